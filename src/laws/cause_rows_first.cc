@@ -114,9 +114,9 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
      "docs/laws.md#9-samples-covered"},
     {Cause::kClearedBeforeStep,
      "cleared-before-step",
-     "Gradients were cleared after the backward pass and before the optimizer's step, so no step "
+     "Gradients were cleared after the backward pass and before the optimizer's step, so the step "
      "had "
-     "any to use.",
+     "none to use.",
      "Clear first, then call backward, then step: zero_grad() belongs before the backward pass or "
      "after step().",
      "docs/laws.md#24-trained-set"},
@@ -311,7 +311,7 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "A micro-batch added gradients after the last reduction, so the step used a part that "
            "was never averaged.",
            "Leave no_sync for the last micro-batch of every step, for its forward and its "
-           "backward."),
+           "backward, and call backward once per forward: add up the losses that share one."),
     in_zoo(Cause::kLinkFlap,
            "docs/zoo.md#link-flap",
            "A link between ranks was down for longer than the timeout, so the watchdog gave up "

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -22,6 +24,24 @@ bool are_means(const OwnReduction& own) {
   return std::all_of(own.shares.begin(), own.shares.end(), [](const OwnReduction::Share& share) {
     return share.of_mean;
   });
+}
+
+/// The whole number that the sum over `n` ranks was divided by, if it is none that averaging explains: not
+/// 1, and no multiple of `n`, which a scale of the loss adds to a mean.
+std::optional<std::int64_t> odd_divisor(const Weights& weights, std::size_t n) {
+  constexpr double kNearlyWhole = 1e-5;
+  const std::vector<double> values = weights.values();
+  if (values.size() != n || values.front() <= 0.0) return std::nullopt;
+  if (std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) != values.end()) {
+    return std::nullopt;
+  }
+  const double divisor = 1.0 / values.front();
+  const double whole = std::round(divisor);
+  if (whole < 2.0 || whole >= 0x1p53 || std::abs(divisor - whole) > kNearlyWhole * divisor) {
+    return std::nullopt;
+  }
+  const auto number = static_cast<std::int64_t>(whole);
+  return number % static_cast<std::int64_t>(n) == 0 ? std::nullopt : std::optional(number);
 }
 
 }  // namespace
@@ -71,6 +91,8 @@ void OwnMeans::judge(const OwnReduction& own, const Wrappers& wrappers, const Na
     ++n_summed_;
   } else if (summed || twice || found->culprit) {
     report(own, judged, *found, names);
+  } else if (!any_right && are_means(own)) {
+    if (const auto divisor = odd_divisor(found->weights, n)) ++n_divided_[{n, *divisor}];
   }
 }
 
@@ -107,11 +129,23 @@ void OwnMeans::report(const OwnReduction& own,
 }
 
 std::vector<Advice> OwnMeans::advice() const {
-  if (n_summed_ == 0) return {};
-  return {{"A-summed-gradients",
-           std::to_string(n_summed_) +
-               " steps used the sum of the ranks' gradients where the wrapper would have taken "
-               "their mean: right only if each loss was divided by the number of ranks"}};
+  std::vector<Advice> advice;
+  if (n_summed_ > 0) {
+    advice.push_back(
+        {"A-summed-gradients",
+         std::to_string(n_summed_) +
+             " steps used the sum of the ranks' gradients where the wrapper would have taken "
+             "their mean: right only if each loss was divided by the number of ranks"});
+  }
+  for (const auto& [division, n_steps] : n_divided_) {
+    const auto& [n_ranks, divisor] = division;
+    advice.push_back({"A-other-divisor",
+                      std::to_string(n_steps) + " steps used the sum of " +
+                          std::to_string(n_ranks) + " ranks' gradients divided by " +
+                          std::to_string(divisor) +
+                          ": a mean over the ranks divides by their number"});
+  }
+  return advice;
 }
 
 }  // namespace lockstep::laws

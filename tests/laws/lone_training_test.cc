@@ -224,6 +224,36 @@ LawResult divided_twice(LoneJob lone) {
   return check("gradient-mean", lone.job.stream);
 }
 
+/// What is advised of three ranks that use their sum divided by `divisor`, in two steps.
+std::string advised_of_a_division(double divisor, LossEvent loss) {
+  LoneJob lone(3);
+  lone.loss = loss;
+  for (int step = 0; step < 2; ++step) {
+    lone.step([&](std::int32_t) { return 3 * lone.mean() / divisor; });
+  }
+  const LawResult result = check("gradient-mean", lone.job.stream);
+  EXPECT_TRUE(result.findings.empty()) << divisor;
+  std::string text;
+  for (const Advice& advice : result.advice) text += advice.id + ": " + advice.message;
+  return text;
+}
+
+TEST(OwnReductionTest, ASumOfMeansThatIsDividedByAnotherNumberGetsAdvice) {
+  EXPECT_EQ(
+      advised_of_a_division(4.0, kMeanLoss),
+      "A-other-divisor: 2 steps used the sum of 3 ranks' gradients divided by 4: a mean over the "
+      "ranks divides by their number");
+  EXPECT_NE(advised_of_a_division(8.0, kMeanLoss).find("divided by 8"), std::string::npos);
+}
+
+// The mean; a loss that was scaled by four; a factor of clipping; a loss that is a sum of terms.
+TEST(OwnReductionTest, WhatAveragingAScaleOrClippingExplainsGetsNone) {
+  EXPECT_EQ(advised_of_a_division(3.0, kMeanLoss), "");
+  EXPECT_EQ(advised_of_a_division(12.0, kMeanLoss), "");
+  EXPECT_EQ(advised_of_a_division(2.5, kMeanLoss), "");
+  EXPECT_EQ(advised_of_a_division(4.0, {.reduction = LossReduction::kSum}), "");
+}
+
 TEST(OwnReductionTest, AMeanOfMeansThatIsDividedOnceMoreIsWrong) {
   LoneJob lone(3);
   lone.loss = kMeanLoss;

@@ -103,6 +103,53 @@ TEST_F(ReplicaDifferenceTest, GradientsThatDifferAfterAnEqualReductionWereChange
   EXPECT_EQ(cause(), Cause::kClipOneRank);
 }
 
+TEST_F(ReplicaDifferenceTest, ABackwardThatReducesNothingAfterOneThatDoesIsAContributionTooLate) {
+  for (const bool comes_after : {true, false}) {
+    steps_ = StepEvidences();
+    wrap({});
+    for (const std::int32_t rank : {0, 1}) {
+      const auto backward = [&](bool reduced, std::uint64_t index) {
+        Event event = here(rank, BackwardEvent{.reduced = reduced});
+        event.at.micro = 0;
+        event.index = index;
+        steps_.on_event(event, {rank, 1});
+      };
+      steps_.on_event(here(rank, ForwardEvent{}), {rank, 1});
+      step(rank, 0.1);
+      backward(true, 7);
+      backward(false, comes_after ? 8 : 6);  // Else it ran inside the forward.
+      gradient(rank, GradPoint::kPost, 5);
+      gradient(rank, GradPoint::kUsed, 5U + static_cast<std::uint64_t>(rank));
+    }
+    EXPECT_EQ(cause(), comes_after ? Cause::kLastMicroUnsynced : Cause::kClipOneRank);
+  }
+}
+
+TEST_F(ReplicaDifferenceTest, GradientsThatARankClearsAfterTheReductionAreMissingInItsStep) {
+  for (const bool clears : {false, true}) {
+    steps_ = StepEvidences();
+    wrap({});
+    for (const std::int32_t rank : {0, 1}) {
+      steps_.on_event(here(rank, ZeroGradEvent{}), {rank, 1});  // Before the forward, as usual.
+      steps_.on_event(here(rank, ForwardEvent{}), {rank, 1});
+      gradient(rank, GradPoint::kPost, 5);
+    }
+    if (clears) steps_.on_event(here(1, ZeroGradEvent{}), {1, 1});
+    gradient(0, GradPoint::kUsed, 5);
+    const std::array<std::uint64_t, 1> digests = {0};
+    const std::array<std::uint8_t, 1> undefined = {1};
+    steps_.on_event(here(1,
+                         GradEvent{.point = GradPoint::kUsed,
+                                   .layout = layout_,
+                                   .digests = digests,
+                                   .undefined = undefined}),
+                    {1, 1});
+    step(0, 0.1);
+    step(1, 0.1);
+    EXPECT_EQ(cause(), clears ? Cause::kClearedBeforeStep : Cause::kUnusedNoneVsZero);
+  }
+}
+
 TEST_F(ReplicaDifferenceTest, AForwardPastTheWrapperComesFirst) {
   wrap({});
   for (const std::int32_t rank : {0, 1}) {

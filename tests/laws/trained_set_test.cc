@@ -175,9 +175,9 @@ TEST(TrainedSetTest, GradientsThatNoOptimizerWantsAreAdviceOnly) {
 }
 
 /// Beside a wrapper's step another trains a parameter that no wrapper has.
-DdpJob with_strays(double own_of_rank_1, bool has_wrapper = true) {
+DdpJob with_strays(double own_of_rank_1, bool has_wrapper = true, bool synchronizes = true) {
   DdpJob job(2);
-  if (has_wrapper) job.wrap();
+  if (has_wrapper) job.wrap(synchronizes);
   for (int step = 0; step < 2; ++step) {
     job.wrapper = 0;
     if (has_wrapper) job.train_step({1.0, 3.0});
@@ -196,6 +196,17 @@ TEST(TrainedSetTest, ParametersOfNoWrapperThatDriftApartAreAdvice) {
   ASSERT_EQ(result.advice.size(), 1U);
   EXPECT_EQ(result.advice[0].id, "A-unwrapped");
   EXPECT_NE(result.advice[0].message.find("(1, the first of them `backbone`)"), std::string::npos);
+}
+
+TEST(TrainedSetTest, WhereTheProgramReducesByItselfTheyAreToBeReducedWithTheRest) {
+  const LawResult result = trained_set(with_strays(3.0, true, false));
+  ASSERT_EQ(result.advice.size(), 1U);
+  EXPECT_EQ(result.advice[0].id, "A-unwrapped");
+  EXPECT_EQ(
+      result.advice[0].message,
+      "parameters whose gradients are left out of the program's reduction (1, the first of them "
+      "`backbone`) are trained by each rank's own gradients: reduce them with the rest, unless "
+      "each rank is to have its own");
 }
 
 // Gradients that the program averages by itself; programs that do without wrappers.

@@ -1,10 +1,12 @@
 """The seam to gradients that a program reduces by itself, without a DistributedDataParallel.
 
-No patch of its own: groups.py hands over sums and means over all ranks, and stepping.py's hooks say what
-a step used. A program that reduces, before its very first step, the gradients of all the parameters that
+No patch of its own: groups.py hands over sums, means and broadcasts over all ranks, and stepping.py's hooks
+say what a step used. A program that sends, before its very first step, the gradients of all the parameters that
 some module trains has said what its replicas are: from the next step on that module is recorded as a
-wrapper that reduces nothing. The first step itself is not, since nothing watched its backward. Before a
-step that fewer elements were summed up for, recording ends: the ranks may train alone from there on.
+wrapper that reduces nothing. If it leaves out some of them, fewer than half, the rest is the wrapper, and those
+that are left out are parameters that no wrapper has. The first step itself is not recorded, since nothing watched
+its backward. Before a step that fewer elements were sent for, recording ends: the ranks may train alone from
+there on.
 """
 from __future__ import annotations
 
@@ -33,8 +35,11 @@ class Averaged(Wrapper):
     """A module whose gradients the program reduces. Its data are not followed: what the first step
     consumed has passed by."""
 
-    def __init__(self, recorder: Recorder, index: int, module: torch.nn.Module) -> None:
+    def __init__(self, recorder: Recorder, index: int, module: torch.nn.Module, reduced: set[int]) -> None:
         super().__init__(recorder, index, module)
+        self.left_out = {id(p): name for name, p in self.trained if id(p) not in reduced}
+        self.all = {name: p for name, p in self.all.items() if not p.requires_grad or id(p) in reduced}
+        self.trained = [(name, p) for name, p in self.trained if id(p) in reduced]
         self._buffers = {}  # Nothing says what they are meant to be.
         self.through = self.prepared = True  # No forward can miss a reduction, no backward lies inside one.
         self.place.sync = 0
@@ -78,26 +83,26 @@ class Averaging:
         self._absent: set[int] = set()  # Those that had none, where something of their shape has been sent.
         self._copied: dict[int, int] = {}  # As a copy, and the digest of what was copied.
         self._averaged: list[Averaged] = []
-        self._n_summed = 0  # Elements since the last step.
+        self._n_sent = 0  # Elements since the last step.
 
     def posted(self, call: Call) -> None:
         """A collective of the program's own. One in the middle of a backward comes too early: hooks of the
         program's run before ours, and leave no gradient of a single rank to look at."""
         adds = call.op is CollectiveOp.ALL_REDUCE and call.reduce in (ReduceOp.SUM, ReduceOp.AVG)
-        if not adds or call.calls.number != 0:
+        if not (adds or call.op is CollectiveOp.BROADCAST) or call.calls.number != 0:
             return
         if self._averaged:
-            self._n_summed += sum(tensor.numel() for tensor in call.inputs if tensor.is_floating_point())
+            self._n_sent += sum(tensor.numel() for tensor in call.inputs if tensor.is_floating_point())
         if self.recorder.scope == BACKWARD or not self._may_begin():
             return
         for tensor in call.inputs:
             if tensor.is_floating_point() and tensor.grad_fn is None:
-                self._find(tensor)
+                self._find(tensor, adds)
 
     def _may_begin(self) -> bool:
         return self.n_backwards > 0 and not self.recorder.wrapping.of and self.recorder.pen is not None
 
-    def _find(self, tensor: torch.Tensor) -> None:
+    def _find(self, tensor: torch.Tensor, adds: bool) -> None:
         if self.n_backwards >= self._next_look and self._next_look < 1 << MOST_LOOKS:
             self._next_look = 2 * self.n_backwards
             self._look()
@@ -106,6 +111,8 @@ class Averaging:
             if parameter.grad is not None and parameter.grad.data_ptr() == tensor.data_ptr():
                 self._reduced.add(id(parameter))
                 return
+        if not adds:
+            return
         absent = next((id(p) for p in alike if p.grad is None and id(p) not in self._absent), None)
         if absent is not None:
             self._absent.add(absent)
@@ -143,14 +150,14 @@ class Averaging:
             return
         used = {id(p) for group in optimizer.param_groups for p in group["params"]}
         for wrapper in list(self._averaged):
-            if self._n_summed < wrapper.n_elements and any(id(p) in used for _, p in wrapper.trained):
+            if self._n_sent < wrapper.n_elements and any(id(p) in used for _, p in wrapper.trained):
                 self._averaged.remove(wrapper)
                 wrapper.forget()
                 self.recorder.wrapping.version += 1
 
     def stepped(self, optimizer: Any) -> None:
         """A step is over."""
-        self._n_summed = 0
+        self._n_sent = 0
         if not self._may_begin():
             return
         pen, owned = self.recorder.pen, self.recorder.wrapping.owners()
@@ -163,12 +170,14 @@ class Averaging:
         self._reduced, self._absent, self._copied = set(), set(), {}
         # Of steps that were taken before, nothing was reduced; where a step takes some of what was reduced,
         # other ranks may take the rest, and need not know what else it takes.
-        begins = bool(reduced) and reduced == set(used) and \
+        left_out = [p for number, p in used.items() if number not in reduced]
+        begins = reduced <= set(used) and 2 * len(left_out) < len(used) and \
+            all(p.grad is not None for p in left_out) and \
             not any(self._has_stepped(parameter) for parameter in used.values())
         self._stepped.update((number, weakref.ref(p)) for number, p in used.items())
-        module = self._module_of(reduced) if begins else None
+        module = self._module_of(set(used)) if begins else None
         if module is not None:
-            self._begin(module)
+            self._begin(module, reduced)
 
     def _has_stepped(self, parameter: Any) -> bool:
         known = self._stepped.get(id(parameter))
@@ -183,10 +192,10 @@ class Averaging:
                 found.append((sum(1 for _ in module.modules()), module))
         return min(found, key=lambda one: one[0])[1] if found else None
 
-    def _begin(self, module: torch.nn.Module) -> None:
+    def _begin(self, module: torch.nn.Module, reduced: set[int]) -> None:
         recorder, pen = self.recorder, self.recorder.pen
         wrapping = recorder.wrapping
-        wrapper = Averaged(recorder, len(wrapping.all), module)
+        wrapper = Averaged(recorder, len(wrapping.all), module, reduced)
         if pen is None:
             return
         wrapping.add(wrapper)

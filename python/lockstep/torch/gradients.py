@@ -108,9 +108,11 @@ class Gradients:
         self._touched = False
         if wrapper.is_inside():
             return self._inside_forward()
+        # A forward arms its reducer for one backward: the next one through the same graph adds on each rank.
+        reduces = wrapper.reduces and wrapper.awaits
         wrapper.awaits = wrapper.awaits and not wrapper.reduces
-        reduced = wrapper.reduces and not wrapper.delayed
-        wrapper.averaged = wrapper.reduces
+        reduced = reduces and not wrapper.delayed
+        wrapper.averaged = reduces
         if not wrapper.looks:
             return pen.backward(wrapper.index, reduced)
         self.recorder.batches.write_size()

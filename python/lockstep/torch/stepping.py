@@ -100,11 +100,14 @@ class Stepping:
             owners = owners | self.recorder.wrapping.since_wrapping()
         strays = self._strays[optimizer] = _Strays()
         ignored = set() if known else self.recorder.wrapping.ignored()
+        left_out = {number: name for wrapper in self.recorder.wrapping.all
+                    for number, name in wrapper.left_out.items()}
         for index, group in enumerate(optimizer.param_groups):
             for nth, parameter in enumerate(group["params"]):
                 if id(parameter) not in owners:
                     if id(parameter) not in ignored:
-                        strays.named[f"param_groups[{index}].params[{nth}]"] = parameter
+                        name = left_out.get(id(parameter), f"param_groups[{index}].params[{nth}]")
+                        strays.named[name] = parameter
                 else:
                     wrapper, name = owners[id(parameter)]
                     share = shares.setdefault(wrapper.index, _Share(wrapper))

@@ -44,6 +44,7 @@ class Wrapper:
         self.frozen = {name: p for name, p in self.all.items() if not p.requires_grad}
         self._buffers = {name: b for name, b in module.named_buffers() if name not in ignored}
         self.ignored = sorted(ignored)
+        self.left_out: dict[int, str] = {}  # Trained parameters that it is not to keep equal, by id.
         self.layouts: dict[tuple[str, ...], int] = {}
         self.synchronizes: Callable[[], bool] = lambda: False  # Whether a forward now would.
         self.through = False  # A forward of the wrapper is running ...

@@ -85,15 +85,23 @@ ROWS = {
     # Of a loss without a graph the backward is left out.
     "branch_no_graph": Row(Expected("progress", "nan-skip-one-rank", missing=(1,), ranks=(0,))),
     "checkpoint_decision_differs": Row(Expected("collectives-match", "rank0-only-collective", field="op")),
+    "cleared_on_one_rank": Row(
+        Expected("replicas-equal", "cleared-before-step", 2, (1,), tensor="0.bias"), ranks=3),
     "clip_before_unscale": Row(Expected("norm-true", "clip-before-unscale", 0, (0, 1))),
+    # What is to be divided by only the program knows.
+    "divided_by_devices": Row(None, ranks=3, advice="A-other-divisor"),
     # Why a rank has ended early only a word could say.
     "early_stop_one_rank": Row(Expected("progress", "uneven-batches", missing=(1,), ranks=(0,))),
+    "gradients_broadcast": Row(
+        Expected("gradient-mean", None, 1, (0,), tensor="0.weight", says="one rank's own gradient"), ranks=3),
     # Such hooks exist on purpose: it is advice.
     "frozen_on_one_rank": Row(
         Expected("buffers-policy", "batch-norm-uneven", 1, (1,), tensor="1.num_batches_tracked"), ranks=3),
     "hook_forgets_to_divide": Row(None, advice="A-summed-gradients"),
     "ignored_set_differs": Row(Expected("environment-bijective", "model-differs", ranks=(1,), field="schema")),
     "init_no_broadcast": Row(Expected("replicas-equal", "init-no-broadcast", 1, (1,), tensor="0.weight")),
+    # A rank may hold parameters of its own on purpose, here too.
+    "left_out_of_the_loop": Row(None, ranks=3, advice="A-unwrapped"),
     "load_rank0_only": Row(Expected("init-equal", "load-rank0-only", 0, (1,), tensor="weight",
                                     says="since when only rank 0 read a file")),
     "local_rank_as_rank": Row(Expected("samples-covered", "local-rank-as-rank", 0), ranks=4),
@@ -108,6 +116,8 @@ ROWS = {
     "rng_rank0_restored": Row(Expected("rng-scopes", "rng-same-dropout", 0, (0, 1))),
     "sampler_seed_differs": Row(Expected("epoch-reshuffled", "sampler-seed-differs", 0, (1,))),
     "scheduler_on_rank_0": Row(Expected("optimizer-equal", "lr-per-rank", 1, (1,), field="lr")),
+    "second_backward": Row(
+        Expected("reduced-once", "last-micro-unsynced", 0, (0, 1, 2), tensor="0.weight"), ranks=3),
     "shape_mismatch_in_evaluation": Row(Expected("collectives-match", field="count")),
     "signal_stop_one_rank": Row(Expected("progress", "uneven-batches", missing=(1,), ranks=(0,))),
     "two_comm_cycle": Row(Expected("progress", "two-comm-cycle")),

@@ -86,7 +86,7 @@ void DifferenceExplainer::explain_by_evidence(ReplicaDifference& open) const {
   if (finding.cause != Cause::kNone) return;
   if (used && evidence.unused.differs(*used)) {
     finding.message += ": some ranks had none";
-    finding.cause = Cause::kUnusedNoneVsZero;
+    finding.cause = evidence.cleared ? Cause::kClearedBeforeStep : Cause::kUnusedNoneVsZero;
     return;
   }
   finding.cause = cause_of_step(evidence, open, post_differs, used_differs);
@@ -160,9 +160,8 @@ Cause DifferenceExplainer::cause_of_gradients(const StepEvidence& evidence,
   const bool one_of_many = open.finding.ranks.size() == 1 && wrap->n_ranks > 2;
   if (post_differs) return one_of_many ? Cause::kSdcAfterReduce : Cause::kNone;
   // Whatever came after it, clipping included, such a contribution is what the ranks differ in first.
-  const bool is_late = evidence.reduced_micro >= 0 && evidence.local_micro > evidence.reduced_micro;
-  return is_late || known_.forwards.any_inside(wrapper) ? Cause::kLastMicroUnsynced
-                                                        : Cause::kClipOneRank;
+  return evidence.is_late() || known_.forwards.any_inside(wrapper) ? Cause::kLastMicroUnsynced
+                                                                   : Cause::kClipOneRank;
 }
 
 std::optional<std::size_t> DifferenceExplainer::index_of(LayoutId layout, NameId name) const {

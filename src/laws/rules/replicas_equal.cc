@@ -34,6 +34,7 @@ class ReplicasEqual final : public Law {
                     CommHookEvent,
                     OuterStepEvent,
                     LoneEvent,
+                    ZeroGradEvent,
                     SnapshotEvent>();
   }
 

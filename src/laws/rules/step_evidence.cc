@@ -20,26 +20,38 @@ void StepEvidences::on_event(const Event& event, RankRange who) {
   if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
     on_gradient(place, *grad, who);
   } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
-    StepEvidence& evidence = at(place);
-    const std::uint64_t rate[] = {std::bit_cast<std::uint64_t>(step->lr),
-                                  step->skipped ? 1U : 0U,
-                                  std::bit_cast<std::uint64_t>(step->scale)};
-    evidence.rates.add(rate, who);
-    evidence.rates_differ = evidence.rates.differs(0);
-    evidence.skips_differ = evidence.rates.differs(1);
-    evidence.scales_differ = evidence.rates.differs(2);
-    evidence.scaled = evidence.scaled || step->scale != 1.0;
+    on_step(place, *step, who);
   } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
     StepEvidence& evidence = at(place);
     evidence.wrapped_forward = evidence.wrapped_forward || forward->through_wrapper;
   } else if (const auto* backward = std::get_if<BackwardEvent>(&event.body)) {
     StepEvidence& evidence = at(place);
-    std::int32_t& last = backward->reduced ? evidence.reduced_micro : evidence.local_micro;
-    last = std::max(last, event.at.micro);
+    StepEvidence::Backward& last = backward->reduced ? evidence.reduced : evidence.local;
+    last = std::max(last, {event.at.micro, event.index});
+  } else if (std::holds_alternative<ZeroGradEvent>(event.body)) {
+    on_zero_grad(place);
   } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
     const bool of_step = state->kind == StateKind::kOptimizer && state->point == StatePoint::kStep;
     if (of_step) at(place).optimizer.add(state->digests, who);
   }
+}
+
+void StepEvidences::on_step(const StepPlace& place, const StepEvent& step, RankRange who) {
+  StepEvidence& evidence = at(place);
+  const std::uint64_t rate[] = {std::bit_cast<std::uint64_t>(step.lr),
+                                step.skipped ? 1U : 0U,
+                                std::bit_cast<std::uint64_t>(step.scale)};
+  evidence.rates.add(rate, who);
+  evidence.rates_differ = evidence.rates.differs(0);
+  evidence.skips_differ = evidence.rates.differs(1);
+  evidence.scales_differ = evidence.rates.differs(2);
+  evidence.scaled = evidence.scaled || step.scale != 1.0;
+}
+
+// Gradients are cleared before a step's first forward, too: then nothing of the step is known yet.
+void StepEvidences::on_zero_grad(const StepPlace& place) {
+  const auto found = steps_.find(place);
+  if (found != steps_.end() && found->second.post.known()) found->second.cleared = true;
 }
 
 void StepEvidences::on_gradient(const StepPlace& place, const GradEvent& grad, RankRange who) {

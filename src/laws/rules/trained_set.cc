@@ -302,6 +302,7 @@ class TrainedSet final : public Law {
       std::set<std::uint64_t> used;
       LayoutId layout = kNoLayout;
       bool trains_a_wrapper = false;
+      bool reduces_by_itself = false;
     };
 
     std::map<std::int32_t, Seen> seen;  // By attempt.
@@ -310,6 +311,7 @@ class TrainedSet final : public Law {
       if (place.key.wrapper >= 0) {
         const WrapEvent* const wrap = wrappers_.find(place.key);
         entry.trains_a_wrapper |= sets.n_with_gradient > 0 && wrap != nullptr && wrap->n_ranks > 1;
+        entry.reduces_by_itself |= wrap != nullptr && !wrap->synchronizes;
       } else if (sets.n_with_gradient > 0) {
         entry.used.insert(sets.first_used);
         entry.layout = sets.optimized.front();
@@ -318,12 +320,16 @@ class TrainedSet final : public Law {
     for (const auto& [attempt, entry] : seen) {
       if (!entry.trains_a_wrapper || entry.used.size() < 2) continue;
       const std::span<const NameId> layout = names.layout(entry.layout);
+      const bool by_hand = entry.reduces_by_itself;
       advice_.push_back(
           {"A-unwrapped",
-           "parameters that no wrapper has (" + std::to_string(layout.size()) +
-               ", the first of them `" + std::string(names.text(layout.front())) +
-               "`) are trained by each rank's own gradients: wrap them with the rest, "
-               "unless each rank is to have its own"});
+           std::string(by_hand
+                           ? "parameters whose gradients are left out of the program's reduction ("
+                           : "parameters that no wrapper has (") +
+               std::to_string(layout.size()) + ", the first of them `" +
+               std::string(names.text(layout.front())) +
+               "`) are trained by each rank's own gradients: " + (by_hand ? "reduce" : "wrap") +
+               " them with the rest, unless each rank is to have its own"});
     }
   }
 

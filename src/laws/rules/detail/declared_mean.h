@@ -140,7 +140,8 @@ class UnevenWindows {
 /// which some tensors are means and others sums. Where every rank's only backward starts from the mean
 /// of a loss's terms, a mean that is divided by the number of ranks once more is wrong: a sum of
 /// terms might have been divided by their number, which may be any. A sum of all tensors is right if
-/// every loss was divided by the number of ranks, which no event shows: it gets advice.
+/// every loss was divided by the number of ranks, which no event shows: it gets advice. So does a sum of
+/// such means that was divided by another whole number.
 class OwnMeans {
  public:
   explicit OwnMeans(bool exact) : exact_(exact) {}
@@ -151,7 +152,7 @@ class OwnMeans {
 
   std::vector<Finding> take_findings() { return std::move(findings_); }
 
-  /// "A-summed-gradients".
+  /// "A-summed-gradients", "A-other-divisor".
   std::vector<Advice> advice() const;
 
  private:
@@ -171,7 +172,8 @@ class OwnMeans {
 
   bool exact_;
   std::int64_t n_checked_ = 0;
-  std::int64_t n_summed_ = 0;  // Steps.
+  std::int64_t n_summed_ = 0;                                               // Steps.
+  std::map<std::pair<std::size_t, std::int64_t>, std::int64_t> n_divided_;  // By ranks and divisor.
   std::vector<Finding> findings_;
   std::set<std::pair<WrapperKey, NameId>> reported_;
 };

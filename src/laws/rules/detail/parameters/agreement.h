@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -55,8 +56,20 @@ struct StepEvidence {
   bool scales_differ = false;
   bool scaled = false;
   bool wrapped_forward = false;
-  std::int32_t reduced_micro = -1;  ///< The last micro-step whose backward reduced, on any rank.
-  std::int32_t local_micro = -1;    ///< The last one whose backward did not.
+  bool cleared = false;  ///< Gradients were forgotten after a reduction, on any rank.
+
+  /// A backward: its micro-step, and where it stands among its rank's events.
+  struct Backward {
+    std::int32_t micro = -1;
+    std::uint64_t index = 0;
+    friend auto operator<=>(const Backward&, const Backward&) = default;
+  };
+
+  Backward reduced{};  ///< The last one that reduced, on any rank.
+  Backward local{};    ///< The last one that did not.
+
+  /// A contribution came after the last reduction.
+  bool is_late() const { return reduced.micro >= 0 && local > reduced; }
 };
 
 }  // namespace lockstep::laws

@@ -29,7 +29,7 @@ inline StepPlace step_place_of(const Event& event) {
 /// The evidence of each step, until it is forgotten.
 class StepEvidences {
  public:
-  /// Takes gradients, forwards, backwards, steps and the optimizers' states after them.
+  /// Takes gradients and their clearing, forwards, backwards, steps and the optimizers' states after them.
   void on_event(const Event& event, RankRange who);
 
   /// Null: nothing was seen there, or it was forgotten.
@@ -47,6 +47,8 @@ class StepEvidences {
 
  private:
   void on_gradient(const StepPlace& place, const GradEvent& grad, RankRange who);
+  void on_step(const StepPlace& place, const StepEvent& step, RankRange who);
+  void on_zero_grad(const StepPlace& place);
   std::span<const std::uint64_t> unused_words(const GradEvent& grad);
   StepEvidence& at(const StepPlace& place);
 
