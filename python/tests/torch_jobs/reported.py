@@ -120,6 +120,8 @@ ROWS = {
         Expected("reduced-once", "last-micro-unsynced", 0, (0, 1, 2), tensor="0.weight"), ranks=3),
     "shape_mismatch_in_evaluation": Row(Expected("collectives-match", field="count")),
     "signal_stop_one_rank": Row(Expected("progress", "uneven-batches", missing=(1,), ranks=(0,))),
+    # Ranks may train different tasks.
+    "summed_on_one_rank": Row(None, ranks=3, advice="A-losses-differ"),
     "two_comm_cycle": Row(Expected("progress", "two-comm-cycle")),
     "validated_in_training_mode": Row(
         Expected("buffers-policy", "batch-norm-uneven", 3, (0,), tensor="1.num_batches_tracked"), ranks=4),

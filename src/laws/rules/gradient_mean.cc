@@ -6,6 +6,7 @@
 #include "lockstep/laws/rules/detail/contributions.h"
 #include "lockstep/laws/rules/detail/declared_mean.h"
 #include "lockstep/laws/rules/detail/gradient_advice.h"
+#include "lockstep/laws/rules/detail/loss_kinds.h"
 #include "lockstep/laws/rules/detail/mean/gradient_travel.h"
 #include "lockstep/laws/rules/detail/mean/local_sources.h"
 #include "lockstep/laws/rules/detail/mean/mean_judge.h"
@@ -51,6 +52,7 @@ class GradientMean final : public Law {
   }
 
   void on_event(const Event& event, const NameTable& names) override {
+    losses_.on_event(event);
     observe(event, one_rank(event), names);
     follow(event, names);
   }
@@ -61,7 +63,10 @@ class GradientMean final : public Law {
     if (grad != nullptr && !is_read(*grad)) return follow(event, names);
     if (const auto* step = std::get_if<StepEvent>(&first.body))
       return noticed_.on_step(first, *step);
-    if (std::holds_alternative<LossEvent>(first.body)) return follow(event, names);
+    if (std::holds_alternative<LossEvent>(first.body)) {
+      losses_.on_cohort(event);
+      return follow(event, names);
+    }
     const bool alike = knows_all(event) && event.similarity <= Similarity::kSameShape;
     if (alike && grad != nullptr && grad->point == GradPoint::kPre) {
       on_locals(event, *grad, names);
@@ -85,6 +90,7 @@ class GradientMean final : public Law {
     result.advice = noticed_.advice(names);
     for (Advice& advice : own_means_.advice()) result.advice.push_back(std::move(advice));
     for (Advice& advice : judge_.advice()) result.advice.push_back(std::move(advice));
+    for (Advice& advice : losses_.advice(names)) result.advice.push_back(std::move(advice));
     return result;
   }
 
@@ -238,6 +244,7 @@ class GradientMean final : public Law {
   Contributions added_;
   OwnMeans own_means_;
   GradientAdvice noticed_;
+  LossKinds losses_;
 };
 
 }  // namespace

@@ -1,0 +1,36 @@
+// What the ranks' backward passes start from.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "lockstep/laws/detail/rank_wrapper_map.h"
+#include "lockstep/laws/finding.h"
+#include "lockstep/trace/event.h"
+
+namespace lockstep::laws {
+
+/// The first loss of each rank. Gradients are averaged with equal weights, so a loss that is a sum over its
+/// terms on one rank counts more than a mean on the others. Ranks may train different tasks on purpose, hence no
+/// law says that losses must be alike; one with a divisor of its own may weigh ranks on purpose, and is left out.
+class LossKinds {
+ public:
+  void on_event(const Event& event);
+  void on_cohort(const CohortEvent& event);
+
+  /// "A-losses-differ".
+  std::vector<Advice> advice(const NameTable& names) const;
+
+ private:
+  struct Kind {
+    NameId function = kNoName;
+    LossReduction reduction = LossReduction::kMean;
+    friend auto operator<=>(const Kind&, const Kind&) = default;
+  };
+
+  std::map<WrapperKey, std::map<std::int32_t, Kind>> first_;  // By rank.
+};
+
+}  // namespace lockstep::laws

@@ -1,0 +1,60 @@
+// Losses from which the ranks start their backward passes.
+#include <gtest/gtest.h>
+
+#include "tests/support/ddp_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::DdpJob;
+
+struct Loss {
+  std::string_view function;
+  LossReduction reduction = LossReduction::kMean;
+  bool grad = true;
+};
+
+/// What gradient-mean advises of ranks that train two steps, each with the losses of its own.
+std::string advised(const std::vector<std::vector<Loss>>& by_rank) {
+  DdpJob job(static_cast<std::int32_t>(by_rank.size()));
+  job.wrap();
+  for (std::int32_t rank = 0; rank < job.n_ranks(); ++rank) {
+    for (const Loss& loss : by_rank[static_cast<std::size_t>(rank)]) {
+      job.at(rank);
+      job.stream.add(rank,
+                     LossEvent{.function = job.stream.name(loss.function),
+                               .reduction = loss.reduction,
+                               .grad = loss.grad});
+    }
+  }
+  std::string text;
+  for (const Advice& advice : check("gradient-mean", job.stream).advice) {
+    text += advice.id + ": " + advice.message;
+  }
+  return text;
+}
+
+TEST(LossKindsTest, ASumOnOneRankBesideMeansGetsAdvice) {
+  EXPECT_EQ(
+      advised({{{"mse_loss"}}, {{"mse_loss", LossReduction::kSum}}, {{"mse_loss"}}}),
+      "A-losses-differ: the ranks' first backward passes start from different losses: mse_loss "
+      "(mean) on ranks 0, 2; mse_loss (sum) on rank 1; their gradients are averaged with equal "
+      "weights");
+}
+
+TEST(LossKindsTest, AnotherFunctionOnOneRankGetsAdvice) {
+  EXPECT_NE(advised({{{"mse_loss"}}, {{"l1_loss"}}}).find("l1_loss (mean) on rank 1"),
+            std::string::npos);
+}
+
+// What is only looked at; divisors that the program gives; losses after the first.
+TEST(LossKindsTest, OnlyTheFirstLossOfATrainingCountsAndNoneWithADivisorOfItsOwn) {
+  EXPECT_EQ(advised({{{"mse_loss"}}, {{"l1_loss", LossReduction::kMean, false}, {"mse_loss"}}}),
+            "");
+  EXPECT_EQ(advised({{{"mse_loss"}}, {{"mse_loss", LossReduction::kGiven}}}), "");
+  EXPECT_EQ(advised({{{"mse_loss"}}, {{"mse_loss"}, {"l1_loss"}}}), "");
+}
+
+}  // namespace
+}  // namespace lockstep
