@@ -181,19 +181,22 @@ double joint_norm(const std::map<std::string, ReferenceValues>& sums, double p, 
 
 /// Clips what one process would have clipped: the unscaled gradient of the global batch.
 void clip_reference(const ClipSpec& clip,
-                    double unit,
+                    const laws::Precision& precision,
                     std::map<std::string, ReferenceValues>& sums) {
   if (clip.norm) {
     const double total = joint_norm(sums, clip.norm_type, false);
     const double spread = joint_norm(sums, clip.norm_type, true);
     const double fits = *clip.norm / (total + 1e-6);
     const double factor = fits > 1.0 ? 1.0 : fits;  // Where the norm is NaN, so is everything.
-    // How far the ranks' factor may be off: by what their norm may, and eight roundings.
-    const double off = spread < total ? spread / (total - spread) + 8 * unit : 1.0;
+    // How far the ranks' factor may be off: by what their norm may, and eight roundings. What is
+    // multiplied by it is rounded once more, also below the normal numbers.
+    const double off = spread < total ? spread / (total - spread) + 8 * precision.unit : 1.0;
+    const double underflow = 0.5 * precision.tiny;
     for (auto& [name, sum] : sums) {
       for (std::size_t i = 0; i < sum.values.size(); ++i) {
         sum.values[i] *= factor;
-        sum.bound[i] = factor * sum.bound[i] * (1 + off) + std::abs(sum.values[i]) * off;
+        sum.bound[i] =
+            factor * sum.bound[i] * (1 + off) + std::abs(sum.values[i]) * off + underflow;
       }
     }
   }
@@ -201,7 +204,7 @@ void clip_reference(const ClipSpec& clip,
   for (auto& [name, sum] : sums) {
     for (std::size_t i = 0; i < sum.values.size(); ++i) {
       sum.values[i] = std::clamp(sum.values[i], -*clip.value, *clip.value);
-      sum.bound[i] += unit * *clip.value;  // The limit's own rounding.
+      sum.bound[i] += precision.unit * *clip.value;  // The limit's own rounding.
     }
   }
 }
@@ -255,7 +258,7 @@ class TeacherForced final : public SingleProcess {
     for (auto& [name, sum] : sums) {
       for (double& bound : sum.bound) bound = bound * roundings + underflow;
     }
-    clip_reference(job_.clip, precision.unit, sums);
+    clip_reference(job_.clip, precision, sums);
     tensors.reserve(tensors.size() + sums.size());
     for (auto& [name, sum] : sums)
       tensors.push_back({ComparedPoint::kGradUsed, name, std::move(sum)});

@@ -135,6 +135,14 @@ TEST(NormTrueTest, NamesAFactorThatWasNotApplied) {
   EXPECT_EQ(id_of(finding.cause), "clip-not-applied");
 }
 
+// A norm that equals the limit: 1 / (1 + 1e-6) of 16-bit numbers, or half a unit below 1 of these, changes no bit.
+TEST(NormTrueTest, AFactorThatIsLostInRoundingNeedNotShow) {
+  const Clipping lost{.limit = 1.0, .norm = 1.0, .factor = 1.0 - 0x1p-53};
+  EXPECT_EQ(norm_true(stepped({lost, lost}, 1.0, 1.0)).verdict, Verdict::kHolds);
+  const Clipping shows{.limit = 1.0, .norm = 1.0, .factor = 1.0 / (1.0 + 1e-6)};
+  EXPECT_EQ(only_clip(stepped({shows, shows}, 1.0, 1.0)).field, "scaled");
+}
+
 // A program may put a factor of its own on top, for all of them.
 TEST(NormTrueTest, OneMoreFactorForAllGradientsIsThePrograms) {
   const Clipping call{.limit = 1.0, .norm = 4.0, .factor = 0.25};

@@ -46,6 +46,14 @@ class NormedJob {
 
   NormedJob& step() { return step({}, {}); }
 
+  /// One rank's step alone, before which rank 0's copies replace its counters.
+  NormedJob& lone_step(std::int32_t rank) {
+    found(rank, kCounters);
+    job_.forward(rank);
+    job_.step(rank, 1.0);
+    return *this;
+  }
+
   /// One more micro-step, of one rank alone.
   NormedJob& micro_step(std::int32_t rank) {
     job_.forward(rank, false);
@@ -135,6 +143,12 @@ TEST(ReplacedBuffersTest, WindowsOfDifferentLengthsExplainTheCounters) {
   const LawResult result = NormedJob(2).micro_step(0).step().step({1}, kCounters).judged();
   EXPECT_TRUE(result.findings.empty());
   EXPECT_TRUE(result.advice.empty());
+}
+
+// Ranks in step are delivered together; what one of them does after that comes from it alone.
+TEST(ReplacedBuffersTest, ARankThatGoesOnAloneExplainsTheCounters) {
+  const LawResult result = NormedJob(2).lone_step(1).lone_step(1).judged();
+  EXPECT_TRUE(result.findings.empty());
 }
 
 TEST(ReplacedBuffersTest, ValuesThatRankZeroReplacesGetAdvice) {

@@ -71,11 +71,17 @@ void ReplacedBuffers::on_event(const Event& event,
 
 /// Windows of different lengths on the ranks, and ranks that ran out of inputs, explain another number of
 /// batches.
-bool ReplacedBuffers::ran_alike(WrapperKey wrapper) const {
+bool ReplacedBuffers::ran_alike(WrapperKey wrapper, const Wrappers& wrappers) const {
+  const WrapEvent* const wrap = wrappers.find(wrapper);
   std::set<std::int64_t> numbers;
+  std::int32_t n_ranks = 0;
   for (const auto& [at, n] : n_forwards_) {
-    if (at.key == wrapper) numbers.insert(n);
+    if (at.key != wrapper) continue;
+    numbers.insert(n);
+    ++n_ranks;
   }
+  // A rank that is not here was in step until it had no inputs left.
+  if (wrap != nullptr && n_ranks < wrap->n_ranks) numbers.insert(0);
   return numbers.size() <= 1;
 }
 
@@ -98,7 +104,7 @@ std::vector<Finding> ReplacedBuffers::findings(const Wrappers& wrappers,
                                                const NameTable& names) const {
   std::vector<Finding> findings;
   for (const auto& [wrapper, replaced] : counters_) {
-    if (!ran_alike(wrapper)) continue;
+    if (!ran_alike(wrapper, wrappers)) continue;
     Finding finding;
     finding.attempt = wrapper.attempt;
     finding.event = name_of(StatePoint::kFound);
@@ -120,7 +126,7 @@ std::vector<Advice> ReplacedBuffers::advice(const Wrappers& wrappers,
                                             const NameTable& names) const {
   std::vector<Advice> advice;
   for (const auto& [wrapper, replaced] : some_counters_) {
-    if (counters_.contains(wrapper) || !ran_alike(wrapper)) continue;
+    if (counters_.contains(wrapper) || !ran_alike(wrapper, wrappers)) continue;
     advice.push_back({"A-batch-norm-uneven",
                       "batch norm has counted another number of training batches on " +
                           ranks_text(as_ranks(replaced.ranks)) + " than on rank 0 (`" +

@@ -225,6 +225,20 @@ TEST_F(SingleProcessTest, MoreRoundingsThan16BitsHaveDigitsAreNotComparable) {
   EXPECT_THAT(law.missing, HasSubstr("256 roundings of bf16 have no bound"));
 }
 
+// f16 gradients of 21 times 2^-24, the least number of the type, after they were multiplied by a clipping factor.
+TEST_F(SingleProcessTest, AClippingFactorRoundsOnceMoreBelowTheNormalNumbers) {
+  const LawResult law = law_of(
+      "format = 1\nworld = { ranks = 2 }\n"
+      "model = { kind = \"bn\", widths = [3, 6, 4, 1], activation = \"relu\", dtype = \"f16\", "
+      "init = { seed = 135494 } }\n"
+      "data = { kind = \"synthetic\", size = 4, features = 3, outputs = 1, seed = 135494 }\n"
+      "loader = { batch = 2, seed = 135494 }\nloss = { kind = \"mse\" }\n"
+      "optimizer = { kind = \"sgd\", lr = 0.05 }\nclip = { norm = 0.5 }\nloop = { epochs = 1 }\n");
+
+  EXPECT_EQ(law.verdict, Verdict::kHolds) << law.missing;
+  EXPECT_GT(law.n_checked, 0);
+}
+
 // f32 gradients near 2^-140, far below the normal numbers, where each rounding is absolute.
 TEST_F(SingleProcessTest, TheBoundHoldsBelowTheNormalNumbers) {
   const LawResult law = law_of(

@@ -43,7 +43,7 @@ class ReplacedBuffers {
     void add(NameId name, const Event& event);
   };
 
-  bool ran_alike(WrapperKey wrapper) const;
+  bool ran_alike(WrapperKey wrapper, const Wrappers& wrappers) const;
   std::string places(const Replaced& replaced) const;
   std::vector<Rank> odd_ranks(WrapperKey wrapper,
                               const Replaced& replaced,
