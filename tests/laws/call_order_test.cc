@@ -62,19 +62,31 @@ TEST(CallOrderTest, AnExtraCallIsNamedBeforeTheReductionThatNoLongerFits) {
   EXPECT_EQ(id_of(finding.cause), "code-skew");
 }
 
-// Where the extra call itself does not fit, the place was right; now the message says what it is.
-TEST(CallOrderTest, AnExtraCallThatDoesNotFitIsCalledOne) {
+/// One rank takes a maximum that the others do not, between two steps.
+Finding extra_call_of(std::int32_t odd) {
   EpochCalls calls(3);
   for (const std::int32_t rank : {0, 1, 2}) {
     calls.train(rank);
-    if (rank == 2) calls.largest_loss(rank);
+    if (rank == odd) calls.largest_loss(rank);
     calls.train(rank);
   }
-  const Finding finding = calls.result().findings.at(0);
+  return calls.result().findings.at(0);
+}
+
+// Where the extra call itself does not fit, the place was right; now the message says what it is.
+TEST(CallOrderTest, AnExtraCallThatDoesNotFitIsCalledOne) {
+  const Finding finding = extra_call_of(2);
   EXPECT_EQ(finding.field, "reduce");
   EXPECT_EQ(finding.seq, 2);
   EXPECT_THAT(finding.message,
               HasSubstr("rank 2 calls all_reduce once more than the others at train.py:50"));
+  EXPECT_EQ(id_of(finding.cause), "call-set-differs");
+}
+
+TEST(CallOrderTest, AnExtraCallOfRankZeroIsTheCauseWhateverElseDiffers) {
+  const Finding finding = extra_call_of(0);
+  EXPECT_EQ(finding.field, "reduce");
+  EXPECT_EQ(id_of(finding.cause), "rank0-only-collective");
 }
 
 // Two lines for one purpose, and an operation that really differs: nothing is shifted.

@@ -111,7 +111,7 @@ ROWS = {
         Expected("optimizer-equal", step=0, ranks=(1,), tensor="weight.momentum_buffer", field="state")),
     "order_swap": Row(Expected("collectives-match", field="count")),
     "parameter_reset_one_rank": Row(Expected("replicas-equal", "parameter-nudged", 2, (1,), tensor="weight")),
-    "rank0_eval_wrapped": Row(Expected("collectives-match")),
+    "rank0_eval_wrapped": Row(Expected("collectives-match", "rank0-only-collective", 1, (0,))),
     "rank_crash": Row(Expected("progress", "rank-crash", 2, missing=(1,))),
     "rng_rank0_restored": Row(Expected("rng-scopes", "rng-same-dropout", 0, (0, 1))),
     "sampler_seed_differs": Row(Expected("epoch-reshuffled", "sampler-seed-differs", 0, (1,))),

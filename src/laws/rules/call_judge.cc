@@ -94,12 +94,15 @@ Finding CallJudge::mismatch(const GroupKey& key,
     finding.cause = Cause::kOrderSwap;
     return finding;
   }
-  if (field != SignatureField::kOp && calls::is_extra(group, odd, norm)) {
-    finding.message = extra_text(odd) + ": " + finding.message;
-  }
   finding.cause = !known_.decides && calls::went_further(found)
                       ? Cause::kCallSetDiffers
                       : cause_of(group, found.slot, odd, field);
+  if (field != SignatureField::kOp && calls::is_extra(group, odd, norm)) {
+    finding.message = extra_text(odd) + ": " + finding.message;
+    // What else differs follows from it.
+    const bool aside = cause_of_extra(odd, norm) == Cause::kRank0OnlyCollective;
+    if (aside) finding.cause = Cause::kRank0OnlyCollective;
+  }
   return finding;
 }
 
