@@ -71,6 +71,20 @@ def test_what_is_added_and_used_is_what_the_program_has(tmp_path: Path) -> None:
             assert [sketch[0] for sketch in event["sketches"]] == pytest.approx(sizes, rel=1e-12)
 
 
+def wrapped_by(scratch: Path, sends: str) -> list[list[str]]:
+    """The parameters of what is recorded as a wrapper, where only gradients for which `sends` is true are sent."""
+    _, events = job(scratch, f"dist.all_reduce(parameter.grad) if {sends} else None")
+    return [event["params"] for event in events if event["kind"] == "wrap"]
+
+
+def test_parameters_that_the_loop_leaves_out_are_of_no_wrapper(tmp_path: Path) -> None:
+    assert wrapped_by(tmp_path, "parameter.numel() > 1") == [["0.weight", "0.bias", "2.weight"]]
+
+
+def test_a_loop_that_sends_half_of_the_gradients_says_nothing_of_the_rest(tmp_path: Path) -> None:
+    assert wrapped_by(tmp_path, "parameter.dim() > 1") == []
+
+
 def test_losses_say_whether_the_backward_starts_from_a_mean(tmp_path: Path) -> None:
     _, events = job(tmp_path, "dist.all_reduce(parameter.grad)")
     losses = [event["reduction"] for event in events if event["kind"] == "loss"]
