@@ -15,8 +15,8 @@ def main():
     rank = dist.get_rank()
     torch.manual_seed(7)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.Tanh(), nn.Linear(16, 1)))
+    own = AveragedModel(model.module) if rank == 0 else None  # First: it is not the others' first.
     averages = [AveragedModel(model.module), AveragedModel(model.module, avg_fn=slow)]
-    own = AveragedModel(model.module) if rank == 0 else None
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     draws = torch.Generator().manual_seed(rank)
     for _ in range(3):
