@@ -31,7 +31,7 @@ LANES = [
     {"unchecked": faults.unchecked_faults, "checked": faults.checked_faults, "hang": faults.hang},
     {"kernels": kernels.kernels, "memcheck": kernels.checker("memcheck"),
      "synccheck": kernels.checker("synccheck")},
-    {"initcheck": kernels.checker("initcheck"), "racecheck": kernels.checker("racecheck")},
+    {"fingerprints": kernels.fingerprints, "initcheck": kernels.checker("initcheck"), "racecheck": kernels.checker("racecheck")},
 ]
 ALONE = {"steps": jobs.steps, "cost": pytorch.cost}
 

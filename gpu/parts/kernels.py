@@ -8,6 +8,8 @@ from parts.recorder import NOT_DONE
 CHECKER = "compute-sanitizer"
 FOUND = 86  # What the checker shall end with when it found something: no test ends so.
 PROGRAM = "gpu_cuda_test"
+FINGERPRINTS = "gpu_fingerprint_test"
+TOOLS = ["memcheck", "racecheck", "initcheck", "synccheck"]
 MOST_LINES = 80  # Of the checker, the first ones: they name the place.
 ON_THE_DEVICE = "*TheDevice*"
 # Under racecheck whole jobs and products of real size take minutes, of operations that other tests have small.
@@ -53,6 +55,13 @@ def kernels(recorder):
     tests(recorder, "kernels beside the processor's", PROGRAM, "*", 200)
 
 
+def fingerprints(recorder):
+    """The kernel that takes digests and sketches of PyTorch's tensors, and the checker over it."""
+    tests(recorder, "fingerprints beside the processor's", FINGERPRINTS, "*", 60)
+    for tool in TOOLS:
+        check(recorder, tool, FINGERPRINTS)
+
+
 def promises(*numbers):
     """The part that asks what a process group promises, over NCCL, with these numbers of ranks on the one GPU."""
     def part(recorder):
@@ -70,11 +79,11 @@ def checker(tool):
     return lambda recorder: check(recorder, tool)
 
 
-def check(recorder, tool, limit=240):
-    title = f"{CHECKER} {tool}"
+def check(recorder, tool, name=PROGRAM, limit=240):
+    title = f"{CHECKER} {tool}" + (f", {name}" if name != PROGRAM else "")
     if recorder.passes_over(title, on_gpu=True):
         return
-    program = recorder.build / "bin" / PROGRAM
+    program = recorder.build / "bin" / name
     if shutil.which(CHECKER, path=recorder.environment.get("PATH")) is None:
         recorder.not_done(title, f"{CHECKER} is not on the PATH")
     elif not program.exists():

@@ -1,5 +1,6 @@
 """The native part. Numbers of closed sets are those of lockstep.words."""
 
+from collections.abc import Callable
 from typing import Any, TypedDict
 
 def sm64(pointer: int, count: int, dtype: int, base: int, /) -> int:
@@ -93,8 +94,10 @@ class Pen:
 
     def __init__(
         self, folder: str, run: str, attempt: int, rank: int, ranks: int, backend: str, scenario: str,
-        library: str, clock: str, dtypes: list[Any], sampled: bool, /,
-    ) -> None: ...
+        library: str, clock: str, dtypes: list[Any], sampled: bool,
+        streams: Callable[[int], int] | str, /,
+    ) -> None:
+        """streams: asked for the CUstream in use of a CUDA device, or why tensors of GPUs are copied to the host."""
     def layout(self, names: list[str], /) -> int: ...
     def place(self, wrapper: int, sync: int, micro: int, opt: int, epoch: int, /) -> None: ...
     def wrap(

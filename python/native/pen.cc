@@ -131,6 +131,8 @@ Outcome Pen::close() {
 }
 
 void Pen::Draft::clear(std::size_t n, bool sketched) {
+  asked.assign(n, std::nullopt);
+  waits = false;
   started = false;
   dtype = DType::kF32;
   digests.assign(n, 0);
@@ -142,19 +144,52 @@ void Pen::Draft::clear(std::size_t n, bool sketched) {
   }
 }
 
-void Pen::Draft::set(std::size_t index, const TensorView& view, SketchSigns& signs) {
-  if (view.data == nullptr && view.n_elems == 0) return;
-  if (!started || precision(view.dtype) < precision(dtype)) dtype = view.dtype;
-  started = true;
+void Pen::Draft::is_there(std::size_t index) {
   undefined[index / 8] = static_cast<std::uint8_t>(undefined[index / 8] & ~(1U << (index % 8)));
-  n_elems[index] = view.n_elems;
-  if (sketches.empty() || !is_floating(view.dtype)) {
-    digests[index] = sm64(view.data, view.n_elems, view.dtype);
-    return;
+}
+
+void Pen::set(Draft& draft, std::size_t index, const TensorView& view) {
+  if (view.data == nullptr && view.n_elems == 0) return;
+  if (!draft.started || precision(view.dtype) < precision(draft.dtype)) draft.dtype = view.dtype;
+  draft.started = true;
+  draft.is_there(index);
+  draft.asked[index].reset();
+  draft.n_elems[index] = view.n_elems;
+  const bool sketched = !draft.sketches.empty() && is_floating(view.dtype);
+  if (view.prints != nullptr) {
+    prints_ = view.prints;
+    draft.asked[index] = prints_->ask({view.data, view.n_elems, view.dtype, sketched}, view.where);
+    draft.waits = true;
+  } else if (sketched) {
+    const TensorFingerprint print = fingerprint_of(view.data, view.n_elems, view.dtype, &signs_);
+    draft.digests[index] = print.digest;
+    draft.sketches[index] = print.sketch;
+  } else {
+    draft.digests[index] = sm64(view.data, view.n_elems, view.dtype);
   }
-  const TensorFingerprint print = fingerprint_of(view.data, view.n_elems, view.dtype, &signs);
-  digests[index] = print.digest;
-  sketches[index] = print.sketch;
+}
+
+void Pen::settle(Draft& draft) {
+  if (!draft.waits) return;
+  for (std::size_t i = 0; i < draft.asked.size(); ++i) {
+    if (!draft.asked[i]) continue;
+    const TensorFingerprint print = prints_->read(*draft.asked[i]);
+    draft.digests[i] = print.digest;
+    if (!draft.sketches.empty()) draft.sketches[i] = print.sketch;
+    draft.asked[i].reset();
+  }
+  draft.waits = false;
+  const bool others_wait = std::ranges::any_of(tracked_, [](const auto& one) {
+    return std::ranges::any_of(one.second.drafts, &Draft::waits);
+  });
+  if (!others_wait) prints_->forget();
+}
+
+void Pen::draw_up(std::span<const TensorView> tensors, bool sketched) {
+  scratch_.clear(tensors.size(), sketched);
+  for (std::size_t i = 0; i < tensors.size(); ++i) set(scratch_, i, tensors[i]);
+  if (scratch_.waits) prints_->launch();
+  settle(scratch_);
 }
 
 GradEvent Pen::Draft::event(GradPoint point, LayoutId layout) const {
@@ -180,7 +215,8 @@ void Pen::note(GradNote where, std::size_t index, const TensorView& grad) {
   const auto known = tracked_.find(where.wrapper);
   LOCKSTEP_CHECK(known != tracked_.end() && index < known->second.size, "no such gradient");
   LOCKSTEP_CHECK(where.point <= GradPoint::kPre, "later points are written as a whole");
-  known->second.drafts[static_cast<std::size_t>(where.point)].set(index, grad, signs_);
+  set(known->second.drafts[static_cast<std::size_t>(where.point)], index, grad);
+  if (grad.prints != nullptr) grad.prints->launch();  // What the backward does next comes after it.
 }
 
 void Pen::note_same(GradNote where, GradPoint from, std::size_t index) {
@@ -191,11 +227,12 @@ void Pen::note_same(GradNote where, GradPoint from, std::size_t index) {
   const Draft& source = known->second.drafts[static_cast<std::size_t>(from)];
   to.started = true;
   to.dtype = source.dtype;
+  to.asked[index] = source.asked[index];
+  to.waits = to.waits || source.asked[index].has_value();
   to.digests[index] = source.digests[index];
   to.sketches[index] = source.sketches[index];
   to.n_elems[index] = source.n_elems[index];
-  to.undefined[index / 8] =
-      static_cast<std::uint8_t>(to.undefined[index / 8] & ~(1U << (index % 8)));
+  to.is_there(index);
 }
 
 void Pen::write_noted(GradNote where) {
@@ -203,6 +240,7 @@ void Pen::write_noted(GradNote where) {
   if (known == tracked_.end()) return;
   Draft& draft = known->second.drafts[static_cast<std::size_t>(where.point)];
   if (!draft.started) return;
+  settle(draft);
   write(draft.event(where.point, known->second.layout), where.wrapper);
   if (where.point == GradPoint::kInc) unreduced_.insert(where.wrapper);
   draft.clear(known->second.size, has_sketch(where.point));
@@ -210,11 +248,7 @@ void Pen::write_noted(GradNote where) {
 
 void Pen::write_grads(GradNote where, LayoutId layout, std::span<const TensorView> grads) {
   LOCKSTEP_CHECK(grads.size() == names_.layout(layout).size(), "one gradient for each name");
-  const auto draw_up = [&](bool sketched) {
-    scratch_.clear(grads.size(), sketched);
-    for (std::size_t i = 0; i < grads.size(); ++i) scratch_.set(i, grads[i], signs_);
-  };
-  draw_up(has_sketch(where.point));
+  draw_up(grads, has_sketch(where.point));
   if (where.point == GradPoint::kPost) {
     reduced_[where.wrapper] = {layout, scratch_.digests};
     unreduced_.erase(where.wrapper);
@@ -222,7 +256,7 @@ void Pen::write_grads(GradNote where, LayoutId layout, std::span<const TensorVie
   if (where.point == GradPoint::kUsed) {
     const auto reduced = reduced_.extract(where.wrapper);
     const bool unreduced = unreduced_.erase(where.wrapper) > 0;
-    if (reduced.empty() ? unreduced : !are_as(reduced.mapped(), layout)) draw_up(true);
+    if (reduced.empty() ? unreduced : !are_as(reduced.mapped(), layout)) draw_up(grads, true);
   }
   write(scratch_.event(where.point, layout), where.wrapper);
 }
@@ -241,9 +275,10 @@ bool Pen::are_as(const Reduced& reduced, LayoutId layout) const {
 }
 
 void Pen::write_data(DataEvent data, std::span<const TensorView> tensors, std::int32_t wrapper) {
-  for (const TensorView& tensor : tensors) {
-    const std::uint64_t own = sm64(tensor.data, tensor.n_elems, tensor.dtype);
-    data.digest = mix64(data.digest ^ mix64(own ^ static_cast<std::uint64_t>(tensor.n_elems)));
+  digest(tensors);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto n_elems = static_cast<std::uint64_t>(tensors[i].n_elems);
+    data.digest = mix64(data.digest ^ mix64(scratch_.digests[i] ^ n_elems));
   }
   write(data, wrapper);
 }
@@ -319,8 +354,7 @@ void Pen::write_lone(LonePoint point,
                      std::span<const TensorView> parameters,
                      std::int32_t wrapper) {
   LOCKSTEP_CHECK(parameters.size() == names_.layout(layout).size(), "one tensor for each name");
-  scratch_.clear(parameters.size(), true);
-  for (std::size_t i = 0; i < parameters.size(); ++i) scratch_.set(i, parameters[i], signs_);
+  draw_up(parameters, true);
   write(LoneEvent{.point = point,
                   .layout = layout,
                   .digests = scratch_.digests,
@@ -330,11 +364,11 @@ void Pen::write_lone(LonePoint point,
         wrapper);
 }
 
-void Pen::digest(std::span<const TensorView> tensors) {
-  scratch_.digests.assign(tensors.size(), 0);
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    scratch_.digests[i] = sm64(tensors[i].data, tensors[i].n_elems, tensors[i].dtype);
-  }
+void Pen::digest(std::span<const TensorView> tensors) { draw_up(tensors, false); }
+
+std::uint64_t Pen::digest_of(const TensorView& tensor) {
+  digest({&tensor, 1});
+  return scratch_.digests.front();
 }
 
 std::int64_t Pen::next_number(std::int32_t group, const Signature& signature) {

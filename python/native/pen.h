@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -13,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/names.h"
 #include "lockstep/formats/jsonl.h"
+#include "lockstep/gpu/fingerprint/device_fingerprints.h"
 #include "lockstep/python/native/rank_file.h"
 #include "lockstep/tensor/sketch.h"
 #include "lockstep/trace/detail/last_digests.h"
@@ -20,11 +22,14 @@
 
 namespace lockstep::python {
 
-/// A tensor's elements, contiguous in host memory; no data = no tensor (a gradient that is None).
+/// A tensor's elements, contiguous; no data = no tensor (a gradient that is None).
 struct TensorView {
   const void* data = nullptr;
   std::int64_t n_elems = 0;
   DType dtype = DType::kF32;
+  /// Who computes its fingerprint where it lies. Null: it lies in the host's memory.
+  fingerprint::DeviceFingerprints* prints = nullptr;
+  fingerprint::DeviceFingerprints::Where where = {};
 };
 
 /// Which gradients of a wrapper are noted one by one while a backward runs.
@@ -34,7 +39,8 @@ struct GradNote {
 };
 
 /// Writes one rank's events. Names and lists of names are interned once; positions are kept by
-/// wrapper; digests and sketches are computed here.
+/// wrapper; digests and sketches are computed where the tensors lie. A device is waited for when an event
+/// is written, not when a gradient is noted.
 ///
 /// Not synchronised: a Python interpreter's lock is enough. Events are written out by flush(), after
 /// every posted collective and every step, so that a killed rank leaves what it did.
@@ -88,6 +94,9 @@ class Pen {
                   std::span<const TensorView> parameters,
                   std::int32_t wrapper);
 
+  /// The digest of one tensor, as events have it.
+  std::uint64_t digest_of(const TensorView& tensor);
+
   /// What a rank reads: these tensors together. `source`: as in DataEvent.
   void write_data(DataEvent data, std::span<const TensorView> tensors, std::int32_t wrapper);
 
@@ -125,9 +134,12 @@ class Pen {
     std::vector<Sketch> sketches;
     std::vector<std::int64_t> n_elems;
     std::vector<std::uint8_t> undefined;
+    /// By index: what a device has been asked for and has not answered.
+    std::vector<std::optional<fingerprint::DeviceFingerprints::Ticket>> asked;
+    bool waits = false;  // One of them has a ticket.
 
     void clear(std::size_t n, bool sketched);
-    void set(std::size_t index, const TensorView& view, SketchSigns& signs);
+    void is_there(std::size_t index);  ///< It is a tensor, not None.
     GradEvent event(GradPoint point, LayoutId layout) const;
   };
 
@@ -168,6 +180,13 @@ class Pen {
   /// Makes lines of the events that wait. One after another they cost a third of what each costs
   /// between a training's own operations, which have swept the caches.
   void write_waiting();
+  /// Sets the draft's fingerprint of a tensor, or asks the tensor's device for it.
+  void set(Draft& draft, std::size_t index, const TensorView& view);
+  /// The same of all tensors, with the answers.
+  void draw_up(std::span<const TensorView> tensors, bool sketched);
+  /// Fills in what a device was asked for.
+  void settle(Draft& draft);
+  /// Digests without sketches.
   void digest(std::span<const TensorView> tensors);
   /// Whether the draft's gradients are what `reduced` holds of them.
   bool are_as(const Reduced& reduced, LayoutId layout) const;
@@ -192,6 +211,7 @@ class Pen {
   std::map<std::int64_t, OpenCall> open_;
   std::int64_t n_tickets_ = 0;
   SketchSigns signs_;
+  fingerprint::DeviceFingerprints* prints_ = nullptr;  // Of the last view that had any.
   Draft scratch_;
 };
 

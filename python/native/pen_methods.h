@@ -3,6 +3,9 @@
 
 #include "lockstep/python/native/python_values.h"
 // Python's header comes first.
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/python/native/pen.h"
@@ -12,6 +15,15 @@ namespace lockstep::python {
 
 /// What a Python object of the type points to.
 struct PenState {
+  /// `streams`: as TensorReader has it.
+  PenState(
+      std::unique_ptr<RankFile> file, std::int32_t attempt, Rank rank, bool lazy, PyObject* streams)
+      : pen(std::move(file), attempt, rank, lazy),
+        reader(streams, [this](const std::string& reason) {
+          const std::string text = "digests of tensors on GPUs are computed on the host: " + reason;
+          pen.write(LogEvent{.text = pen.name(text)}, -1);
+        }) {}
+
   Pen pen;
   TensorReader reader;
 };

@@ -77,7 +77,7 @@ PyObject* backward(PenState& state, const Arguments& arguments) {
 
 PyObject* note(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
-  const TensorView view = state.reader.view(arguments.object(3), copies);
+  const TensorView view = state.reader.in_place(arguments.object(3), copies);
   state.pen.note({arguments.small(0), grad_point(arguments, 1)},
                  static_cast<std::size_t>(arguments.integer(2)),
                  view);
@@ -98,7 +98,7 @@ PyObject* write_noted(PenState& state, const Arguments& arguments) {
 
 PyObject* grads(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
-  const std::vector<TensorView> views = state.reader.views(arguments.object(3), copies);
+  const std::vector<TensorView> views = state.reader.in_place_of_all(arguments.object(3), copies);
   state.pen.write_grads(
       {arguments.small(0), grad_point(arguments, 1)}, id_at<LayoutId>(arguments, 2), views);
   return none();
@@ -106,7 +106,7 @@ PyObject* grads(PenState& state, const Arguments& arguments) {
 
 PyObject* states(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
-  const std::vector<TensorView> views = state.reader.views(arguments.object(4), copies);
+  const std::vector<TensorView> views = state.reader.in_place_of_all(arguments.object(4), copies);
   StateEvent event;
   event.kind = arguments.choice<StateKind>(1, static_cast<int>(StateKind::kAuxiliary) + 1);
   event.point = arguments.choice<StatePoint>(2, static_cast<int>(StatePoint::kFound) + 1);
@@ -117,28 +117,28 @@ PyObject* states(PenState& state, const Arguments& arguments) {
 
 PyObject* found(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
-  const std::vector<TensorView> views = state.reader.views(arguments.object(2), copies);
+  const std::vector<TensorView> views = state.reader.in_place_of_all(arguments.object(2), copies);
   state.pen.write_found(id_at<LayoutId>(arguments, 1), views, arguments.small(0));
   return none();
 }
 
 PyObject* look_at_buffers(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
-  const std::vector<TensorView> views = state.reader.views(arguments.object(2), copies);
+  const std::vector<TensorView> views = state.reader.in_place_of_all(arguments.object(2), copies);
   state.pen.look_at_buffers(id_at<LayoutId>(arguments, 1), views, arguments.small(0));
   return none();
 }
 
 PyObject* replaced(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
-  const std::vector<TensorView> views = state.reader.views(arguments.object(2), copies);
+  const std::vector<TensorView> views = state.reader.in_place_of_all(arguments.object(2), copies);
   state.pen.write_replaced(id_at<LayoutId>(arguments, 1), views, arguments.small(0));
   return none();
 }
 
 PyObject* lone(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
-  const std::vector<TensorView> views = state.reader.views(arguments.object(3), copies);
+  const std::vector<TensorView> views = state.reader.in_place_of_all(arguments.object(3), copies);
   const auto point = arguments.choice<LonePoint>(1, static_cast<int>(LonePoint::kFound) + 1);
   state.pen.write_lone(point, id_at<LayoutId>(arguments, 2), views, arguments.small(0));
   return none();
@@ -183,7 +183,7 @@ PyObject* sample_at(PenState& state, const Arguments& arguments) {
 
 PyObject* data(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
-  const std::vector<TensorView> tensors = state.reader.views(arguments.object(4), copies);
+  const std::vector<TensorView> tensors = state.reader.in_place_of_all(arguments.object(4), copies);
   state.pen.write_data(
       {.part = arguments.choice<DataPart>(1, static_cast<int>(DataPart::kClasses) + 1),
        .split = state.pen.name(arguments.text(2)),
@@ -335,7 +335,7 @@ int initialize(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
     for (Py_ssize_t i = 0; i < PyTuple_Size(arguments); ++i) {
       values.push_back(PyTuple_GetItem(arguments, i));
     }
-    const Arguments given(values.data(), PyTuple_Size(arguments), 11);
+    const Arguments given(values.data(), PyTuple_Size(arguments), 12);
     TraceHeader header;
     header.run_id = given.text(1);
     header.n_ranks = given.small(4);
@@ -351,9 +351,8 @@ int initialize(PyObject* self, PyObject* arguments, PyObject* /*keywords*/) {
       PyErr_SetString(PyExc_OSError, file.error().text().c_str());
       throw PythonError();
     }
-    // In place: a pen, which holds names, does not move.
-    std::unique_ptr<PenState> state(
-        new PenState{Pen(std::move(file).value(), attempt, rank, header.sampled), TensorReader()});
+    auto state = std::make_unique<PenState>(
+        std::move(file).value(), attempt, rank, header.sampled, given.object(11));
     const std::vector<PyObject*> dtypes = members_of(given.object(9));
     for (std::size_t i = 0; i < dtypes.size(); ++i) {
       if (dtypes[i] != Py_None) state->reader.learn(dtypes[i], static_cast<DType>(i));

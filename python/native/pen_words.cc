@@ -116,8 +116,8 @@ PyObject* training(PenState& state, const Arguments& arguments) {
 /// The digest of a tensor as events have it.
 PyObject* digest(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
-  const TensorView view = state.reader.view(arguments.object(0), copies);
-  return checked(PyLong_FromUnsignedLongLong(sm64(view.data, view.n_elems, view.dtype)));
+  const TensorView view = state.reader.in_place(arguments.object(0), copies);
+  return checked(PyLong_FromUnsignedLongLong(state.pen.digest_of(view)));
 }
 
 PyObject* touch(PenState& state, const Arguments& arguments) {

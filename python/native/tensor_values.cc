@@ -17,6 +17,8 @@ struct Words {
   PyObject* cpu = PyUnicode_InternFromString("cpu");
   PyObject* to_dense = PyUnicode_InternFromString("to_dense");
   PyObject* contiguous = PyUnicode_InternFromString("contiguous");
+  PyObject* device = PyUnicode_InternFromString("device");
+  PyObject* index = PyUnicode_InternFromString("index");
   PyObject* local_tensor = PyUnicode_InternFromString("_local_tensor");
 };
 
@@ -44,28 +46,6 @@ Owned local_part(PyObject* tensor) {
 }
 
 bool answer(PyObject* object, PyObject* method) { return call(object, method).get() == Py_True; }
-
-/// Where the elements lie. Null for a tensor that has no memory of its own.
-TensorView memory_of(PyObject* tensor, DType dtype, std::vector<Owned>& copies) {
-  const bool here = attribute(tensor, words().is_cpu);
-  const bool sparse = attribute(tensor, words().is_sparse);
-  PyObject* dense = tensor;
-  if (!here || sparse || !answer(tensor, words().is_contiguous)) {
-    Owned copy = call(tensor, words().detach);
-    if (sparse) copy = call(copy.get(), words().to_dense);
-    if (!here) copy = call(copy.get(), words().cpu);
-    copy = call(copy.get(), words().contiguous);
-    dense = copy.get();
-    copies.push_back(std::move(copy));
-  }
-  const Owned address = call(dense, words().data_ptr);
-  const Owned n_elems = call(dense, words().numel);
-  const TensorView view{.data = PyLong_AsVoidPtr(address.get()),
-                        .n_elems = PyLong_AsLongLong(n_elems.get()),
-                        .dtype = dtype};
-  if (PyErr_Occurred() != nullptr) throw PythonError();
-  return view;
-}
 
 bool has_no_memory(const TensorView& view) { return view.data == nullptr && view.n_elems > 0; }
 
@@ -98,13 +78,80 @@ DType TensorReader::dtype_of(PyObject* tensor) const {
   throw PythonError();
 }
 
-TensorView TensorReader::view(PyObject* tensor, std::vector<Owned>& copies) const {
+TensorReader::TensorReader(PyObject* streams, SayWhy say_why) : say_why_(std::move(say_why)) {
+  Py_INCREF(streams);
+  streams_ = Owned(streams);
+}
+
+void TensorReader::stays_on_host(const std::string& reason) {
+  streams_ = Owned();
+  say_why_(reason);
+}
+
+bool TensorReader::can_compute_on(int device) {
+  if (!prints_) {
+    Result<fingerprint::DeviceFingerprints> opened = fingerprint::DeviceFingerprints::open();
+    if (!opened.ok()) {
+      stays_on_host(opened.error().text());
+      return false;
+    }
+    prints_.emplace(std::move(opened).value());
+  }
+  const Outcome ready = prints_->ready(device);
+  if (!ready.ok()) stays_on_host(ready.error().text());
+  return ready.ok();
+}
+
+std::optional<TensorReader::Where> TensorReader::device_of(PyObject* tensor) {
+  if (streams_.get() == nullptr || !is_on_gpu(tensor)) return std::nullopt;
+  if (PyCallable_Check(streams_.get()) == 0) {
+    stays_on_host(std::string(text_of(streams_.get())));
+    return std::nullopt;
+  }
+  const Owned device(checked(PyObject_GetAttr(tensor, words().device)));
+  const Owned index(checked(PyObject_GetAttr(device.get(), words().index)));
+  const Owned stream(checked(PyObject_CallFunctionObjArgs(streams_.get(), index.get(), nullptr)));
+  const Where where{.device = static_cast<int>(PyLong_AsLong(index.get())),
+                    .stream = PyLong_AsVoidPtr(stream.get())};
+  if (PyErr_Occurred() != nullptr) throw PythonError();
+  if (!can_compute_on(where.device)) return std::nullopt;
+  return where;
+}
+
+/// Where the elements lie. Null for a tensor that has no memory of its own.
+TensorView TensorReader::memory_of(PyObject* tensor, std::vector<Owned>& copies, bool stays) {
+  const std::optional<Where> device = stays ? device_of(tensor) : std::nullopt;
+  const bool here = device || attribute(tensor, words().is_cpu);
+  const bool sparse = attribute(tensor, words().is_sparse);
+  PyObject* dense = tensor;
+  if (!here || sparse || !answer(tensor, words().is_contiguous)) {
+    Owned copy = call(tensor, words().detach);
+    if (sparse) copy = call(copy.get(), words().to_dense);
+    if (!here) copy = call(copy.get(), words().cpu);
+    copy = call(copy.get(), words().contiguous);
+    dense = copy.get();
+    copies.push_back(std::move(copy));
+  }
+  const Owned address = call(dense, words().data_ptr);
+  const Owned n_elems = call(dense, words().numel);
+  TensorView view{.data = PyLong_AsVoidPtr(address.get()),
+                  .n_elems = PyLong_AsLongLong(n_elems.get()),
+                  .dtype = dtype_of(tensor)};
+  if (PyErr_Occurred() != nullptr) throw PythonError();
+  if (device) {
+    view.prints = &*prints_;
+    view.where = *device;
+  }
+  return view;
+}
+
+TensorView TensorReader::view(PyObject* tensor, std::vector<Owned>& copies, bool stays) {
   if (tensor == Py_None) return {};
-  TensorView view = memory_of(tensor, dtype_of(tensor), copies);
+  TensorView view = memory_of(tensor, copies, stays);
   if (has_no_memory(view)) {
     Owned local = local_part(tensor);
     if (local.get() != nullptr) {
-      view = memory_of(local.get(), dtype_of(local.get()), copies);
+      view = memory_of(local.get(), copies, stays);
       copies.push_back(std::move(local));
     }
   }
@@ -114,9 +161,17 @@ TensorView TensorReader::view(PyObject* tensor, std::vector<Owned>& copies) cons
   return view;
 }
 
-std::vector<TensorView> TensorReader::views(PyObject* list, std::vector<Owned>& copies) const {
+TensorView TensorReader::view(PyObject* tensor, std::vector<Owned>& copies) {
+  return view(tensor, copies, false);
+}
+
+TensorView TensorReader::in_place(PyObject* tensor, std::vector<Owned>& copies) {
+  return view(tensor, copies, true);
+}
+
+std::vector<TensorView> TensorReader::in_place_of_all(PyObject* list, std::vector<Owned>& copies) {
   std::vector<TensorView> views;
-  for (PyObject* member : members_of(list)) views.push_back(view(member, copies));
+  for (PyObject* member : members_of(list)) views.push_back(in_place(member, copies));
   return views;
 }
 

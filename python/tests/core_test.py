@@ -195,7 +195,7 @@ def test_words_that_are_not_known_are_refused() -> None:
 LAZY_RANK = """
 import os, signal, sys
 from lockstep import _core, words
-pen = _core.Pen(sys.argv[1], "r", 0, 0, 1, "gloo", "job", "torch", "", [None] * len(words.DType), True)
+pen = _core.Pen(sys.argv[1], "r", 0, 0, 1, "gloo", "job", "torch", "", [None] * len(words.DType), True, "")
 for i in range(3):
     pen.place(-1, -1, -1, i, 0)
     pen.step(-1, 0.1, 1.0, False, False, pen.layout(["a"]))

@@ -28,7 +28,7 @@ FLOORS = {
     "real": ("src",),
     "gpu": ("src", "real"),
     "harness": ("src", "sim", "real", "gpu"),
-    "python": ("src", "sim"),
+    "python": ("src", "sim", "gpu"),
 }
 
 

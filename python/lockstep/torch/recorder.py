@@ -10,6 +10,7 @@ import torch
 from lockstep._core import Pen
 from lockstep.torch.left_out import LeftOut
 from lockstep.torch.looking import Looking
+from lockstep.torch.on_device import streams
 from lockstep.torch.program import Program
 from lockstep.torch.trainings import Trainings
 from lockstep.words import DType
@@ -95,7 +96,7 @@ class Recorder:
         attempt = int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0)
         script = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "interactive"
         self.pen = Pen(self.folder, _run_name(), attempt, rank, world, backend, script,
-                       f"torch {torch.__version__}", _clock(), dtypes, self.looking.budget > 0)
+                       f"torch {torch.__version__}", _clock(), dtypes, self.looking.budget > 0, streams())
         os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self) -> None:

@@ -29,7 +29,7 @@ def pen_in(folder: Path) -> Pen:
     dtypes: list[Any] = [None] * len(DType)
     for theirs, ours in DTYPES.items():
         dtypes[ours] = theirs
-    return Pen(str(folder), "r", 0, 0, 1, "gloo", "job", "torch", "", dtypes, True)
+    return Pen(str(folder), "r", 0, 0, 1, "gloo", "job", "torch", "", dtypes, True, "")
 
 
 def test_a_tensor_with_a_local_part_has_the_digest_of_that_part(tmp_path: Path) -> None:

@@ -232,8 +232,32 @@ def torch(folder):
     expect(recorder.steps[0]["exit_code"] == 124, recorder.steps)
 
 
+def digests(folder):
+    """Those of the device are compared with the host's, where each says that it was asked."""
+    def trace(name, reason, *values):
+        kept = folder / name
+        kept.mkdir()
+        events = [{"kind": "param", "point": "step", "names": ["w"], "digests": [value]} for value in values]
+        if reason:
+            events.append({"kind": "log", "text": "digests of tensors on GPUs are computed on the host: " + reason})
+        (kept / "rank-0.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+        return kept
+
+    host, silent = trace("host", "because", "a", "b"), trace("silent", "", "a", "b")
+    for device, other, expected in [(trace("good", "", "a", "b"), host, (2, "equal")),
+                                    (trace("short", "", "a"), host, (1, "first difference: other counts of events")),
+                                    (trace("empty", ""), trace("none", "because"), (0, "first difference: other counts of events")),
+                                    (trace("copied", "an old driver", "a", "b"), host, (2, "digests of tensors on GPUs "
+                                                                                        "are computed on the host: an old driver")),
+                                    (trace("alone", "", "a", "b"), silent, (2, "the host was not asked")),
+                                    (folder / "nowhere", host, (0, "no trace"))]:
+        expect(pytorch.compare_digests(device, other) == expected, (device.name, expected))
+    compared, verdict = pytorch.compare_digests(trace("wrong", "", "a", "c"), host)
+    expect(compared == 2 and verdict.startswith("first difference: rank 0: ('param', 'step'"), verdict)
+
+
 faults.PAUSE = 0
 with tempfile.TemporaryDirectory() as name:
     tempfile.tempdir = name
-    for what in (port, checker, tests, scenarios, kept, torch):
+    for what in (port, checker, tests, scenarios, kept, torch, digests):
         what(pathlib.Path(name))
