@@ -16,7 +16,7 @@
 
 namespace lockstep::fingerprint {
 
-/// Asks now, reads later: the work is queued on the stream of whoever uses the tensors, and nothing waits
+/// Asks now, reads later: the work is queued on the stream that the tensors are used on, and nothing waits
 /// before an answer is read.
 ///
 ///   const auto ticket = prints.ask({data, n, DType::kF32, true}, {.device = 0, .stream = stream});

@@ -34,22 +34,6 @@ bool has_sketch(GradPoint point) {
   return point == GradPoint::kInc || point == GradPoint::kPre || point == GradPoint::kPost;
 }
 
-/// Significant bits: an event of several dtypes names the coarsest.
-int precision(DType dtype) {
-  switch (dtype) {
-    case DType::kF64:
-      return 53;
-    case DType::kF32:
-      return 24;
-    case DType::kF16:
-      return 11;
-    case DType::kBF16:
-      return 8;
-    default:
-      return 64;
-  }
-}
-
 }  // namespace
 
 Pen::Pen(std::unique_ptr<RankFile> file, std::int32_t attempt, Rank rank, bool lazy)
@@ -130,84 +114,13 @@ Outcome Pen::close() {
   return file_->close();
 }
 
-void Pen::Draft::clear(std::size_t n, bool sketched) {
-  asked.assign(n, std::nullopt);
-  waits = false;
-  started = false;
-  dtype = DType::kF32;
-  digests.assign(n, 0);
-  sketches.assign(sketched ? n : 0, Sketch{});
-  n_elems.assign(n, 0);
-  undefined.assign((n + 7) / 8, 0);
-  for (std::size_t i = 0; i < n; ++i) {
-    undefined[i / 8] = static_cast<std::uint8_t>(undefined[i / 8] | (1U << (i % 8)));
-  }
-}
-
-void Pen::Draft::is_there(std::size_t index) {
-  undefined[index / 8] = static_cast<std::uint8_t>(undefined[index / 8] & ~(1U << (index % 8)));
-}
-
-void Pen::set(Draft& draft, std::size_t index, const TensorView& view) {
-  if (view.data == nullptr && view.n_elems == 0) return;
-  if (!draft.started || precision(view.dtype) < precision(draft.dtype)) draft.dtype = view.dtype;
-  draft.started = true;
-  draft.is_there(index);
-  draft.asked[index].reset();
-  draft.n_elems[index] = view.n_elems;
-  const bool sketched = !draft.sketches.empty() && is_floating(view.dtype);
-  if (view.prints != nullptr) {
-    prints_ = view.prints;
-    draft.asked[index] = prints_->ask({view.data, view.n_elems, view.dtype, sketched}, view.where);
-    draft.waits = true;
-  } else if (sketched) {
-    const TensorFingerprint print = fingerprint_of(view.data, view.n_elems, view.dtype, &signs_);
-    draft.digests[index] = print.digest;
-    draft.sketches[index] = print.sketch;
-  } else {
-    draft.digests[index] = sm64(view.data, view.n_elems, view.dtype);
-  }
-}
-
-void Pen::settle(Draft& draft) {
-  if (!draft.waits) return;
-  for (std::size_t i = 0; i < draft.asked.size(); ++i) {
-    if (!draft.asked[i]) continue;
-    const TensorFingerprint print = prints_->read(*draft.asked[i]);
-    draft.digests[i] = print.digest;
-    if (!draft.sketches.empty()) draft.sketches[i] = print.sketch;
-    draft.asked[i].reset();
-  }
-  draft.waits = false;
-  const bool others_wait = std::ranges::any_of(tracked_, [](const auto& one) {
-    return std::ranges::any_of(one.second.drafts, &Draft::waits);
-  });
-  if (!others_wait) prints_->forget();
-}
-
-void Pen::draw_up(std::span<const TensorView> tensors, bool sketched) {
-  scratch_.clear(tensors.size(), sketched);
-  for (std::size_t i = 0; i < tensors.size(); ++i) set(scratch_, i, tensors[i]);
-  if (scratch_.waits) prints_->launch();
-  settle(scratch_);
-}
-
-GradEvent Pen::Draft::event(GradPoint point, LayoutId layout) const {
-  return {.point = point,
-          .layout = layout,
-          .digests = digests,
-          .sketches = sketches,
-          .n_elems = n_elems,
-          .undefined = undefined,
-          .dtype = dtype};
-}
-
 void Pen::track(std::int32_t wrapper, LayoutId layout) {
   Tracked& tracked = tracked_[wrapper];
   tracked.layout = layout;
   tracked.size = names_.layout(layout).size();
   for (const GradPoint point : {GradPoint::kBase, GradPoint::kInc, GradPoint::kPre}) {
-    tracked.drafts[static_cast<std::size_t>(point)].clear(tracked.size, has_sketch(point));
+    Draft& draft = tracked.drafts[static_cast<std::size_t>(point)];
+    fingerprinter_.clear(draft, tracked.size, has_sketch(point));
   }
 }
 
@@ -215,8 +128,9 @@ void Pen::note(GradNote where, std::size_t index, const TensorView& grad) {
   const auto known = tracked_.find(where.wrapper);
   LOCKSTEP_CHECK(known != tracked_.end() && index < known->second.size, "no such gradient");
   LOCKSTEP_CHECK(where.point <= GradPoint::kPre, "later points are written as a whole");
-  set(known->second.drafts[static_cast<std::size_t>(where.point)], index, grad);
-  if (grad.prints != nullptr) grad.prints->launch();  // What the backward does next comes after it.
+  Draft& draft = known->second.drafts[static_cast<std::size_t>(where.point)];
+  fingerprinter_.set(draft, index, grad);
+  fingerprinter_.launch();  // What the backward does next comes after it.
 }
 
 void Pen::note_same(GradNote where, GradPoint from, std::size_t index) {
@@ -225,14 +139,7 @@ void Pen::note_same(GradNote where, GradPoint from, std::size_t index) {
   LOCKSTEP_CHECK(has_sketch(where.point) && has_sketch(from), "only sketched points are alike");
   Draft& to = known->second.drafts[static_cast<std::size_t>(where.point)];
   const Draft& source = known->second.drafts[static_cast<std::size_t>(from)];
-  to.started = true;
-  to.dtype = source.dtype;
-  to.asked[index] = source.asked[index];
-  to.waits = to.waits || source.asked[index].has_value();
-  to.digests[index] = source.digests[index];
-  to.sketches[index] = source.sketches[index];
-  to.n_elems[index] = source.n_elems[index];
-  to.is_there(index);
+  fingerprinter_.copy(source, to, index);
 }
 
 void Pen::write_noted(GradNote where) {
@@ -240,15 +147,15 @@ void Pen::write_noted(GradNote where) {
   if (known == tracked_.end()) return;
   Draft& draft = known->second.drafts[static_cast<std::size_t>(where.point)];
   if (!draft.started) return;
-  settle(draft);
+  fingerprinter_.settle(draft);
   write(draft.event(where.point, known->second.layout), where.wrapper);
   if (where.point == GradPoint::kInc) unreduced_.insert(where.wrapper);
-  draft.clear(known->second.size, has_sketch(where.point));
+  fingerprinter_.clear(draft, known->second.size, has_sketch(where.point));
 }
 
 void Pen::write_grads(GradNote where, LayoutId layout, std::span<const TensorView> grads) {
   LOCKSTEP_CHECK(grads.size() == names_.layout(layout).size(), "one gradient for each name");
-  draw_up(grads, has_sketch(where.point));
+  fingerprinter_.draw_up(scratch_, grads, has_sketch(where.point));
   if (where.point == GradPoint::kPost) {
     reduced_[where.wrapper] = {layout, scratch_.digests};
     unreduced_.erase(where.wrapper);
@@ -256,7 +163,9 @@ void Pen::write_grads(GradNote where, LayoutId layout, std::span<const TensorVie
   if (where.point == GradPoint::kUsed) {
     const auto reduced = reduced_.extract(where.wrapper);
     const bool unreduced = unreduced_.erase(where.wrapper) > 0;
-    if (reduced.empty() ? unreduced : !are_as(reduced.mapped(), layout)) draw_up(grads, true);
+    if (reduced.empty() ? unreduced : !are_as(reduced.mapped(), layout)) {
+      fingerprinter_.draw_up(scratch_, grads, true);
+    }
   }
   write(scratch_.event(where.point, layout), where.wrapper);
 }
@@ -354,7 +263,7 @@ void Pen::write_lone(LonePoint point,
                      std::span<const TensorView> parameters,
                      std::int32_t wrapper) {
   LOCKSTEP_CHECK(parameters.size() == names_.layout(layout).size(), "one tensor for each name");
-  draw_up(parameters, true);
+  fingerprinter_.draw_up(scratch_, parameters, true);
   write(LoneEvent{.point = point,
                   .layout = layout,
                   .digests = scratch_.digests,
@@ -364,7 +273,9 @@ void Pen::write_lone(LonePoint point,
         wrapper);
 }
 
-void Pen::digest(std::span<const TensorView> tensors) { draw_up(tensors, false); }
+void Pen::digest(std::span<const TensorView> tensors) {
+  fingerprinter_.draw_up(scratch_, tensors, false);
+}
 
 std::uint64_t Pen::digest_of(const TensorView& tensor) {
   digest({&tensor, 1});

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -14,23 +13,12 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/names.h"
 #include "lockstep/formats/jsonl.h"
-#include "lockstep/gpu/fingerprint/device_fingerprints.h"
+#include "lockstep/python/native/draft.h"
 #include "lockstep/python/native/rank_file.h"
-#include "lockstep/tensor/sketch.h"
 #include "lockstep/trace/detail/last_digests.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::python {
-
-/// A tensor's elements, contiguous; no data = no tensor (a gradient that is None).
-struct TensorView {
-  const void* data = nullptr;
-  std::int64_t n_elems = 0;
-  DType dtype = DType::kF32;
-  /// Who computes its fingerprint where it lies. Null: it lies in the host's memory.
-  fingerprint::DeviceFingerprints* prints = nullptr;
-  fingerprint::DeviceFingerprints::Where where = {};
-};
 
 /// Which gradients of a wrapper are noted one by one while a backward runs.
 struct GradNote {
@@ -127,22 +115,6 @@ class Pen {
   Outcome close();
 
  private:
-  struct Draft {
-    bool started = false;
-    DType dtype = DType::kF32;
-    std::vector<std::uint64_t> digests;
-    std::vector<Sketch> sketches;
-    std::vector<std::int64_t> n_elems;
-    std::vector<std::uint8_t> undefined;
-    /// By index: what a device has been asked for and has not answered.
-    std::vector<std::optional<fingerprint::DeviceFingerprints::Ticket>> asked;
-    bool waits = false;  // One of them has a ticket.
-
-    void clear(std::size_t n, bool sketched);
-    void is_there(std::size_t index);  ///< It is a tensor, not None.
-    GradEvent event(GradPoint point, LayoutId layout) const;
-  };
-
   struct Tracked {
     LayoutId layout = kNoLayout;
     std::size_t size = 0;
@@ -180,12 +152,6 @@ class Pen {
   /// Makes lines of the events that wait. One after another they cost a third of what each costs
   /// between a training's own operations, which have swept the caches.
   void write_waiting();
-  /// Sets the draft's fingerprint of a tensor, or asks the tensor's device for it.
-  void set(Draft& draft, std::size_t index, const TensorView& view);
-  /// The same of all tensors, with the answers.
-  void draw_up(std::span<const TensorView> tensors, bool sketched);
-  /// Fills in what a device was asked for.
-  void settle(Draft& draft);
   /// Digests without sketches.
   void digest(std::span<const TensorView> tensors);
   /// Whether the draft's gradients are what `reduced` holds of them.
@@ -210,8 +176,7 @@ class Pen {
   std::map<std::int32_t, Signature> last_own_;  // Of wrappers' own calls, by group.
   std::map<std::int64_t, OpenCall> open_;
   std::int64_t n_tickets_ = 0;
-  SketchSigns signs_;
-  fingerprint::DeviceFingerprints* prints_ = nullptr;  // Of the last view that had any.
+  Fingerprinter fingerprinter_;
   Draft scratch_;
 };
 

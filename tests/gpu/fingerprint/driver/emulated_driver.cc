@@ -1,5 +1,5 @@
 // The calls of a CUDA driver that gpu/fingerprint makes, with the host as the only device. A launch runs as late
-// as a stream may run it: when it is waited for. So whoever reads before, reads nothing. With EMULATED_DRIVER=eager in
+// as a stream may run it: when it is waited for. So a caller that reads before reads nothing. With EMULATED_DRIVER=eager in
 // the environment it runs at once, as stream order has it for what the host does to the tensors meanwhile.
 //
 // EMULATED_DRIVER=init, device, module, memory, launch or wait makes that call fail.
