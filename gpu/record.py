@@ -3,7 +3,7 @@
 
 Asks, part by part: NCCL's collectives and the order in which it adds; what ranks that diverge or die are
 given; our kernels, beside the processor's and under NVIDIA's checker; scenarios against the simulator; PyTorch
-on the same device, recorded and not; steps by the clock. It all goes into one dated file in
+on the same device, recorded and not; memory and steps by the clock. It all goes into one dated file in
 gpu/recordings, written anew after every step: what is cut off loses that step, and --parts asks again for
 some. What fails is recorded as failed, what could not be tried with the reason. Without a GPU it says
 so, exits with 3 and writes nothing. Ranks share the GPU by turns, so times mean something only in the
@@ -16,7 +16,7 @@ import concurrent.futures
 import pathlib
 import sys
 
-from parts import collectives, faults, jobs, kernels, machine, pytorch
+from parts import collectives, faults, jobs, kernels, machine, memory, pytorch
 from parts.recorder import ROOT, Recorder
 
 # What runs side by side; the parts of a lane follow one another. Few lanes have ranks on the device, for
@@ -31,9 +31,10 @@ LANES = [
     {"unchecked": faults.unchecked_faults, "checked": faults.checked_faults, "hang": faults.hang},
     {"kernels": kernels.kernels, "memcheck": kernels.checker("memcheck"),
      "synccheck": kernels.checker("synccheck")},
-    {"fingerprints": kernels.fingerprints, "initcheck": kernels.checker("initcheck"), "racecheck": kernels.checker("racecheck")},
+    {"fingerprints": kernels.fingerprints, "initcheck": kernels.checker("initcheck"),
+     "racecheck": kernels.checker("racecheck")},
 ]
-ALONE = {"steps": jobs.steps, "cost": pytorch.cost}
+ALONE = {"memory": memory.memory, "steps": jobs.steps, "cost": pytorch.cost}
 
 
 def run_lane(recorder, lane, chosen):

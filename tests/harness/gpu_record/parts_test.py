@@ -12,7 +12,7 @@ import threading
 import types
 
 sys.path.insert(0, sys.argv[1])
-from parts import faults, jobs, kernels, pytorch  # noqa: E402
+from parts import faults, jobs, kernels, memory, pytorch  # noqa: E402
 from parts.recorder import Recorder  # noqa: E402
 
 MEMCHECK = "echo '[  PASSED  ] 40 tests.'; echo '========= ERROR SUMMARY: {} errors'; exit {}"
@@ -179,6 +179,28 @@ def scenarios(folder):
     expect(recorder.steps[0]["verdict"] == "equal: sim (a) and b", recorder.steps)
 
 
+# ---- managed memory beside plain
+
+def managed(folder):
+    """What the bench printed is kept; its words, where it ended otherwise."""
+    def measured():
+        recorder = recorder_of(folder)
+        memory.memory(recorder)
+        return recorder.steps[0]
+
+    step = measured()
+    expect(step["exit_code"] == 77 and "is not built" in step["said"], step)
+    for script, code, more in [
+            ("echo 'a warning' >&2; echo '{\"loss\": {\"managed\": {\"best\": 0.5}}}'", 0,
+             {"loss": {"managed": {"best": 0.5}}, "said": []}),
+            ("echo 'gpu_memory_bench: wrong result: a page' >&2; exit 1", 1,
+             {"said": ["gpu_memory_bench: wrong result: a page"]}),
+            ("echo 'gpu_memory_bench: no driver' >&2; exit 3", 77, {"said": "not done: gpu_memory_bench: no driver"})]:
+        program(folder / "bin" / "gpu_memory_bench", script)
+        step = measured()
+        expect(step["exit_code"] == code and all(step[key] == value for key, value in more.items()), step)
+
+
 # ---- the file
 
 def kept(folder):
@@ -259,5 +281,5 @@ def digests(folder):
 faults.PAUSE = 0
 with tempfile.TemporaryDirectory() as name:
     tempfile.tempdir = name
-    for what in (port, checker, tests, scenarios, kept, torch, digests):
+    for what in (port, checker, tests, scenarios, managed, kept, torch, digests):
         what(pathlib.Path(name))

@@ -56,6 +56,7 @@ def rehearsal(folder):
     hang = steps["RAS of a hang"]
     expect(hang["exit_code"] == 77 and "timed_out" in hang["statuses"], str(hang))
     expect("a rehearsal has no GPU" in steps["compute-sanitizer racecheck"]["said"], str(steps))
+    expect("a rehearsal has no GPU" in steps["managed memory beside plain"]["said"], str(steps))
     expect(steps["PyTorch alone, 2 ranks"]["exit_code"] in (0, 77), str(steps["PyTorch alone, 2 ranks"]))
     # A folder without a recording is not taken for one.
     checked = subprocess.run([program, "check", str(folder)], capture_output=True, text=True)
