@@ -3,8 +3,8 @@
 #   export LD_LIBRARY_PATH=$PWD/bundle/lib:$PWD/bundle/lib/x86_64-linux-gnu
 #   cmake -S . -B build -DCMAKE_PREFIX_PATH=$PWD/bundle
 # for machines that have a compiler and CMake, and no way to install anything. Libraries are static
-# where Debian has them (the path is for Gloo, of which there is only a shared one); of Boost only the
-# headers that our sources reach are taken.
+# where Debian has them (the path is for Gloo, of which there is only a shared one, and for the Python package, whose
+# native part links Boost's shared ones); of Boost only the headers that our sources reach are taken.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -12,6 +12,7 @@ readonly TARGET=${1:-bundle}
 readonly PACKAGES=(libeigen3-dev libfmt-dev libfmt9 nlohmann-json3-dev libtomlplusplus-dev
   libtomlplusplus3 libcli11-dev libgtest-dev googletest libgmock-dev librapidcheck-dev
   libboost-fiber1.74-dev libboost-context1.74-dev libboost-filesystem1.74-dev
+  libboost-fiber1.74.0 libboost-context1.74.0 libboost-filesystem1.74.0
   libgloo-dev libgloo0 libhiredis0.14 libibverbs1 libnl-3-200 libnl-route-3-200)
 
 # Prints the files of the packages that a build can use.
@@ -20,7 +21,7 @@ package_files() {
   for package in "${PACKAGES[@]}"; do
     dpkg-query --listfiles "$package" 2>/dev/null || true
   done | sed 's#^/lib/#/usr/lib/#' | grep -E '^/usr/(include|lib|share/cmake|share/eigen3)/' |
-    grep -vE '/pkgconfig/|libboost_.*\.so' | sort -u
+    grep -vE '/pkgconfig/|libboost_filesystem\.so$' | sort -u
 }
 
 # Boost's CMake files for the libraries we link and those they name.

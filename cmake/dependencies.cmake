@@ -3,6 +3,9 @@
 
 # Static: a finished fiber of the shared library touches one page more.
 set(Boost_USE_STATIC_LIBS ON)
+if(POLICY CMP0167)
+  cmake_policy(SET CMP0167 NEW)  # Boost's own files; CMake has no module of it any more.
+endif()
 find_package(Boost 1.74 REQUIRED COMPONENTS fiber context)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(fmt REQUIRED)

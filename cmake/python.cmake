@@ -1,5 +1,5 @@
 # The native part of the Python package: built where Python's headers are, which Debian has as
-# python3-dev. It needs neither PyTorch nor a binding library.
+# python3-dev, and Boost.Fiber as a shared library. It needs neither PyTorch nor a binding library.
 set(LOCKSTEP_PYTHON AUTO CACHE STRING "Build the native part of the Python package: AUTO, ON or OFF")
 set_property(CACHE LOCKSTEP_PYTHON PROPERTY STRINGS AUTO ON OFF)
 # The system's interpreter, unless another one is named: it is the one whose packages are installed.
@@ -9,10 +9,19 @@ endif()
 if(NOT LOCKSTEP_PYTHON STREQUAL OFF)
   find_package(Python 3.10 QUIET COMPONENTS Interpreter Development.Module)
 endif()
+find_library(LOCKSTEP_SHARED_FIBER libboost_fiber.so)
+find_library(LOCKSTEP_SHARED_CONTEXT libboost_context.so)
+mark_as_advanced(LOCKSTEP_SHARED_FIBER LOCKSTEP_SHARED_CONTEXT)
+set(lacking "")
 if(NOT Python_Development.Module_FOUND)
+  set(lacking "no headers of Python 3.10 or later")
+elseif(NOT LOCKSTEP_SHARED_FIBER OR NOT LOCKSTEP_SHARED_CONTEXT)
+  set(lacking "no libboost_fiber.so and libboost_context.so")
+endif()
+if(lacking)
   if(LOCKSTEP_PYTHON STREQUAL ON)
-    message(FATAL_ERROR "lockstep: LOCKSTEP_PYTHON=ON, but Python's headers were not found")
+    message(FATAL_ERROR "lockstep: LOCKSTEP_PYTHON=ON, but there are ${lacking}")
   endif()
-  message(STATUS "lockstep: left out python/native: no headers of Python 3.10 or later")
+  message(STATUS "lockstep: left out python/native: ${lacking}")
   list(APPEND LOCKSTEP_LEFT_OUT python/native)
 endif()

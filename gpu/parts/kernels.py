@@ -57,7 +57,7 @@ def kernels(recorder):
 
 def fingerprints(recorder):
     """The kernel that takes digests and sketches of PyTorch's tensors, and the checker over it."""
-    tests(recorder, "fingerprints beside the processor's", FINGERPRINTS, "*", 60)
+    tests(recorder, "fingerprints beside the processor's", FINGERPRINTS, ON_THE_DEVICE, 60)
     for tool in TOOLS:
         check(recorder, tool, FINGERPRINTS)
 
