@@ -30,11 +30,23 @@ TEST(PassTallyTest, DisjointHalvesAreRight) {
 TEST(PassTallyTest, RanksThatReadOneShardAreNamed) {
   PassTally tally = halves();
   tally.add({.rank = 0, .ids = {0, 2}});
-  tally.add({.rank = 1, .ids = {2, 0}});
+  tally.add({.rank = 1, .ids = {0, 2}});
   const auto finding = tally.wrong_counts(false);
   ASSERT_TRUE(finding.has_value());
   EXPECT_EQ(finding->field, "duplicates");
   EXPECT_EQ(finding->cause, Cause::kLocalRankAsRank);
+  EXPECT_EQ(finding->ranks, (std::vector<Rank>{Rank{0}, Rank{1}}));
+}
+
+// A shard that two ranks were given comes in one order; lists of samples that differ do not.
+TEST(PassTallyTest, RanksThatReadTheSameSamplesInDifferentOrdersListThemDifferently) {
+  PassTally tally = halves();
+  tally.add({.rank = 0, .ids = {0, 2}});
+  tally.add({.rank = 1, .ids = {2, 0}});
+  const auto finding = tally.wrong_counts(false);
+  ASSERT_TRUE(finding.has_value());
+  EXPECT_EQ(finding->field, "duplicates");
+  EXPECT_EQ(finding->cause, Cause::kDataOrderDiffers);
   EXPECT_EQ(finding->ranks, (std::vector<Rank>{Rank{0}, Rank{1}}));
 }
 

@@ -151,7 +151,7 @@ UNWRAPPED = {
     "outer_optimizer.py": "collectives-match", "sharded_by_hand.py": "collectives-match"}
 # Advice that a healthy script must not get.
 UNDESERVED = ("A-coverage", "A-same-gradients", "A-buffer-replaced", "A-batch-norm-uneven", "A-losses-differ",
-              "A-other-divisor", "A-unwrapped")
+              "A-other-divisor", "A-padding-counted", "A-unwrapped")
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
 
 

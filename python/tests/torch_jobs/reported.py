@@ -65,6 +65,8 @@ ROWS = {
     "nongrad_param_drift": Row(
         Expected("replicas-equal", "nongrad-param-drift", ranks=(1,), tensor="target.weight")),
     "optimizer_stale": Row(Expected("trained-set", "optimizer-stale", 0, (0, 1), tensor="weight")),
+    # Whether the repeats are in the sum, no event shows.
+    "padded_evaluation": Row(None, ranks=3, advice="A-padding-counted"),
     "param_replaced": Row(Expected("trained-set", "param-replaced", 1, tensor="weight (new)")),
     "partial_window": Row(Expected("trained-set", "partial-window", 1)),
     # A file that is not there leaves no event: its consequence is named.

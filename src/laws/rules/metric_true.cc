@@ -8,6 +8,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/padded_evaluations.h"
 #include "lockstep/laws/rules/metric_formula.h"
 
 namespace lockstep::laws {
@@ -61,20 +62,42 @@ class MetricTrue final : public Law {
   const LawInfo& info() const override { return *find_law(kId); }
 
   EventKinds reads() const override {
-    return kinds_of<MetricEvent, SampleEvent, EpochEvent, PhaseEvent, EnvironmentEvent>();
+    return kinds_of<MetricEvent,
+                    SampleEvent,
+                    EpochEvent,
+                    PhaseEvent,
+                    EnvironmentEvent,
+                    CollectiveEvent>();
   }
 
   void require(RecordOptions& options) const override { options.samples = true; }
 
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    // Of calls the first rank's is enough, as all ranks of a cohort make the same.
+    if (const auto* call = std::get_if<CollectiveEvent>(&event.first->body)) {
+      padded_.on_collective(*event.first, *call);
+    } else {
+      Law::on_cohort(event, names);
+    }
+  }
+
   void on_event(const Event& event, const NameTable& names) override {
+    if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
+      padded_.on_collective(event, *call);
+      return;
+    }
     worlds_.on_event(event);
     if (const auto* metric = std::get_if<MetricEvent>(&event.body)) {
       on_metric(event, *metric, names);
     } else if (const auto* sample = std::get_if<SampleEvent>(&event.body)) {
       on_samples(to_int(event.rank), *sample, names);
+      padded_.on_samples(event, *sample);
     } else if (const auto* epoch = std::get_if<EpochEvent>(&event.body)) {
-      if (!is_train_split(names.text(epoch->split))) n_to_evaluate_ = epoch->dataset_size;
+      if (is_train_split(names.text(epoch->split))) return;
+      n_to_evaluate_ = epoch->dataset_size;
+      padded_.on_epoch(event, *epoch);
     } else if (const auto* phase = std::get_if<PhaseEvent>(&event.body)) {
+      padded_.on_phase(event, *phase);
       if (phase->kind == PhaseKind::kEval) evaluated_.erase(to_int(event.rank));
     }
   }
@@ -85,10 +108,13 @@ class MetricTrue final : public Law {
     std::vector<Finding> findings;
     findings.reserve(first_.size());
     for (auto& [key, earliest] : first_) findings.push_back(std::move(earliest.finding));
-    return conclude(kId,
-                    std::move(findings),
-                    n_checked_,
-                    "metric events of every rank, and sample events of what they were taken over");
+    LawResult result =
+        conclude(kId,
+                 std::move(findings),
+                 n_checked_,
+                 "metric events of every rank, and sample events of what they were taken over");
+    if (!reports_) result.advice = padded_.advice(names);
+    return result;
   }
 
  private:
@@ -113,6 +139,7 @@ class MetricTrue final : public Law {
   }
 
   void on_metric(const Event& event, const MetricEvent& metric, const NameTable& names) {
+    reports_ = true;
     Event placeless = event;
     placeless.at = {.attempt = event.at.attempt};
     const AlignmentKey alignment =
@@ -387,6 +414,8 @@ class MetricTrue final : public Law {
   std::map<AlignmentKey, Reports> open_;
   std::map<Key, Earliest> first_;
   std::int64_t n_to_evaluate_ = 0;
+  PaddedEvaluations padded_;
+  bool reports_ = false;  // The program reports metrics: they are judged.
   std::int64_t n_checked_ = 0;
 };
 

@@ -95,11 +95,27 @@ void PassTally::explain_duplicates(Finding& finding, bool is_random) const {
   finding.ranks = same;
   const bool all = same.size() == by_rank.size();
   const bool sharded = declared.begin()->second.n_replicas > 1;
-  finding.cause = Cause::kLocalRankAsRank;
-  if (all && !sharded)
+  if (all && !sharded) {
     finding.cause = is_random ? Cause::kWeightedNotSharded : Cause::kIterableUnsharded;
-  finding.message +=
-      all && !sharded ? ": every rank reads the whole set" : ": these ranks read the same shard";
+    finding.message += ": every rank reads the whole set";
+  } else if (all_read_in_one_order(same)) {
+    finding.cause = Cause::kLocalRankAsRank;
+    finding.message += ": these ranks read the same shard";
+  } else {
+    finding.cause = Cause::kDataOrderDiffers;
+    finding.message += ": these ranks read the same samples in different orders";
+  }
+}
+
+bool PassTally::all_read_in_one_order(std::span<const Rank> ranks) const {
+  // Of ranks that read the same samples: a sampler that gives two of them one shard gives it in one order.
+  std::map<std::vector<std::int64_t>, const std::vector<std::int64_t>*> first;
+  return std::all_of(ranks.begin(), ranks.end(), [&](Rank rank) {
+    const std::vector<std::int64_t>& own = by_rank.at(to_int(rank));
+    std::vector<std::int64_t> sorted = own;
+    std::sort(sorted.begin(), sorted.end());
+    return *first.try_emplace(std::move(sorted), &own).first->second == own;
+  });
 }
 
 std::vector<Rank> PassTally::ranks_with_equal_shares() const {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "lockstep/laws/finding.h"
@@ -47,6 +48,7 @@ struct PassTally {
  private:
   void explain_duplicates(Finding& finding, bool is_random) const;
   std::vector<Rank> ranks_with_equal_shares() const;
+  bool all_read_in_one_order(std::span<const Rank> ranks) const;
 };
 
 }  // namespace lockstep::laws

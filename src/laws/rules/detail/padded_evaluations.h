@@ -1,0 +1,50 @@
+// Evaluations whose samplers repeat samples, and what is added up after them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "lockstep/laws/finding.h"
+#include "lockstep/trace/event.h"
+
+namespace lockstep::laws {
+
+/// A sampler makes ranks even by repeating samples. A sum over the ranks counts these twice, unless the
+/// program leaves them out of what it adds, which no event shows; hence advice.
+///
+///   epoch (pads)   eval   sample ... sample   all_reduce
+///                         all that the rank draws
+///
+/// Ranks do the same in an evaluation: one of them is looked at.
+class PaddedEvaluations {
+ public:
+  void on_epoch(const Event& event, const EpochEvent& epoch);
+  void on_phase(const Event& event, const PhaseEvent& phase);
+  void on_samples(const Event& event, const SampleEvent& samples);
+  void on_collective(const Event& event, const CollectiveEvent& collective);
+
+  /// "A-padding-counted".
+  std::vector<Advice> advice(const NameTable& names) const;
+
+ private:
+  using Pass = std::tuple<NameId, std::int32_t>;  // Split, wrapper.
+
+  /// An evaluation, and the call that adds up what it found.
+  struct Counted {
+    EpochEvent epoch;
+    CallSite site;
+  };
+
+  bool watches(const Event& event) const;
+
+  std::optional<Rank> watched_;
+  bool evaluates_ = false;
+  std::map<NameId, EpochEvent> padded_;   // By split: the last pass.
+  std::map<Pass, std::int64_t> n_drawn_;  // In the current evaluation.
+  std::map<NameId, Counted> counted_;     // By split: the first one.
+};
+
+}  // namespace lockstep::laws

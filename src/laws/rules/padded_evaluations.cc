@@ -1,0 +1,73 @@
+#include "lockstep/laws/rules/detail/padded_evaluations.h"
+
+#include <string>
+
+#include "lockstep/base/call_site.h"
+
+namespace lockstep::laws {
+
+namespace {
+
+std::int64_t n_repeated(const EpochEvent& epoch) {
+  return epoch.pads ? epoch.per_rank * epoch.n_replicas - epoch.dataset_size : 0;
+}
+
+/// A sum over ranks that the program calls by itself.
+bool adds_up(const CollectiveEvent& collective) {
+  const Signature& call = collective.signature;
+  const bool reduces = call.op == CollectiveOp::kAllReduce || call.op == CollectiveOp::kReduce;
+  const bool by_program = call.site.scope == nullptr || *call.site.scope == '\0';
+  return collective.phase == CollectivePhase::kPosted && reduces && by_program &&
+         (call.reduce == ReduceOp::kSum || call.reduce == ReduceOp::kAvg);
+}
+
+}  // namespace
+
+bool PaddedEvaluations::watches(const Event& event) const { return event.rank == watched_; }
+
+void PaddedEvaluations::on_epoch(const Event& event, const EpochEvent& epoch) {
+  if (!watched_) watched_ = event.rank;
+  if (!watches(event)) return;
+  padded_.erase(epoch.split);
+  if (n_repeated(epoch) > 0) padded_.emplace(epoch.split, epoch);
+  std::erase_if(n_drawn_, [&](const auto& one) { return std::get<0>(one.first) == epoch.split; });
+}
+
+void PaddedEvaluations::on_phase(const Event& event, const PhaseEvent& phase) {
+  if (!watches(event)) return;
+  evaluates_ = phase.kind == PhaseKind::kEval;
+  n_drawn_.clear();
+}
+
+void PaddedEvaluations::on_samples(const Event& event, const SampleEvent& samples) {
+  if (!evaluates_ || !watches(event) || !padded_.contains(samples.split)) return;
+  n_drawn_[{samples.split, event.at.wrapper}] += std::ssize(samples.ids);
+}
+
+void PaddedEvaluations::on_collective(const Event& event, const CollectiveEvent& collective) {
+  if (n_drawn_.empty() || !watches(event) || !adds_up(collective)) return;
+  for (const auto& [pass, n_drawn] : n_drawn_) {
+    const EpochEvent& epoch = padded_.at(std::get<0>(pass));
+    if (n_drawn == epoch.per_rank) {
+      counted_.try_emplace(epoch.split, Counted{epoch, collective.signature.site});
+    }
+  }
+}
+
+std::vector<Advice> PaddedEvaluations::advice(const NameTable& names) const {
+  std::vector<Advice> advice;
+  for (const auto& [split, counted] : counted_) {
+    const EpochEvent& epoch = counted.epoch;
+    advice.push_back(
+        {"A-padding-counted",
+         "the sampler of '" + std::string(names.text(split)) + "' gives " +
+             std::to_string(epoch.n_replicas) + " ranks " + std::to_string(epoch.per_rank) +
+             " samples each of a set of " + std::to_string(epoch.dataset_size) + ": it repeats " +
+             std::to_string(n_repeated(epoch)) + " to make them even, and the sum at " +
+             (counted.site.known() ? counted.site.text() : "a place that is not known") +
+             " counts these twice, unless the program leaves them out of it"});
+  }
+  return advice;
+}
+
+}  // namespace lockstep::laws

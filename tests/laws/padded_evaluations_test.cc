@@ -1,0 +1,146 @@
+// metric-true's advice on evaluations that count repeated samples, on streams written by hand.
+#include <gmock/gmock.h>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/ddp_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::EventStream;
+using ::testing::HasSubstr;
+
+/// Evaluations of a set of ten samples by three ranks, whose sampler pads to twelve.
+class Evaluations {
+ public:
+  Evaluations() : stream_(3) {
+    call_.op = CollectiveOp::kAllReduce;
+    call_.reduce = ReduceOp::kSum;
+    call_.site = {"train.py", 31, ""};
+  }
+
+  Evaluations& sampled(std::int64_t dataset_size, std::int64_t per_rank, bool pads = true) {
+    each([&](std::int32_t rank) {
+      stream_.add(rank,
+                  EpochEvent{.split = stream_.name("eval"),
+                             .dataset_size = dataset_size,
+                             .n_replicas = 3,
+                             .per_rank = per_rank,
+                             .pads = pads});
+    });
+    return *this;
+  }
+
+  Evaluations& phase(PhaseKind kind) {
+    each([&](std::int32_t rank) { stream_.add(rank, PhaseEvent{kind}); });
+    return *this;
+  }
+
+  Evaluations& drawn(const std::vector<std::int64_t>& ids) {
+    each([&](std::int32_t rank) {
+      stream_.add(rank, SampleEvent{.split = stream_.name("eval"), .ids = ids});
+    });
+    return *this;
+  }
+
+  Evaluations& called() {
+    each([&](std::int32_t rank) { stream_.add(rank, CollectiveEvent{.signature = call_}); });
+    return *this;
+  }
+
+  Evaluations& reported() {
+    each([&](std::int32_t rank) {
+      stream_.add(rank, MetricEvent{.name = stream_.name("accuracy"), .value = 0.5});
+    });
+    return *this;
+  }
+
+  Signature& call() { return call_; }
+
+  std::vector<Advice> advice() { return check("metric-true", stream_).advice; }
+
+  /// An evaluation that draws all, then calls.
+  std::vector<Advice> evaluated(std::int64_t dataset_size,
+                                std::int64_t per_rank,
+                                bool pads = true) {
+    return sampled(dataset_size, per_rank, pads)
+        .phase(PhaseKind::kEval)
+        .drawn({0, 1})
+        .drawn({2, 3})
+        .called()
+        .advice();
+  }
+
+ private:
+  template <typename F>
+  void each(F add) {
+    for (std::int32_t rank = 0; rank < 3; ++rank) add(rank);
+  }
+
+  EventStream stream_;
+  Signature call_;
+};
+
+TEST(PaddedEvaluationsTest, ASumOverAPaddedEvaluationCountsRepeatsTwice) {
+  const std::vector<Advice> advice = Evaluations().evaluated(10, 4);
+  ASSERT_EQ(advice.size(), 1U);
+  EXPECT_EQ(advice[0].id, "A-padding-counted");
+  EXPECT_THAT(advice[0].message,
+              HasSubstr("the sampler of 'eval' gives 3 ranks 4 samples each of a set of 10: it "
+                        "repeats 2 to make them even, and the sum at train.py:31 counts these"));
+}
+
+TEST(PaddedEvaluationsTest, WhereNothingIsRepeatedNothingIsSaid) {
+  EXPECT_TRUE(Evaluations().evaluated(12, 4).empty());
+  EXPECT_TRUE(Evaluations().evaluated(13, 4).empty()) << "the sampler drops";
+  EXPECT_TRUE(Evaluations().evaluated(10, 4, false).empty()) << "its ranks overlap otherwise";
+}
+
+TEST(PaddedEvaluationsTest, OnlyASumOfTheProgramsOwnCounts) {
+  const auto said_of = [](auto change) {
+    Evaluations evaluations;
+    change(evaluations.call());
+    return !evaluations.evaluated(10, 4).empty();
+  };
+  EXPECT_TRUE(said_of([](Signature& call) { call.op = CollectiveOp::kReduce; }));
+  EXPECT_TRUE(said_of([](Signature& call) { call.reduce = ReduceOp::kAvg; }));
+  EXPECT_FALSE(said_of([](Signature& call) { call.op = CollectiveOp::kAllGather; }));
+  EXPECT_FALSE(said_of([](Signature& call) { call.op = CollectiveOp::kBroadcast; }));
+  EXPECT_FALSE(said_of([](Signature& call) { call.reduce = ReduceOp::kMax; }));
+  EXPECT_FALSE(said_of([](Signature& call) { call.site.scope = "ddp.forward"; }));
+}
+
+TEST(PaddedEvaluationsTest, ASumInTheMiddleOrAfterTheEvaluationIsAnotherOne) {
+  EXPECT_TRUE(
+      Evaluations().sampled(10, 4).phase(PhaseKind::kEval).drawn({0, 1}).called().advice().empty());
+  EXPECT_TRUE(Evaluations()
+                  .sampled(10, 4)
+                  .phase(PhaseKind::kEval)
+                  .drawn({0, 1, 2, 3})
+                  .phase(PhaseKind::kTrain)
+                  .called()
+                  .advice()
+                  .empty());
+  EXPECT_TRUE(Evaluations().sampled(10, 4).drawn({0, 1, 2, 3}).called().advice().empty())
+      << "no evaluation has begun";
+}
+
+TEST(PaddedEvaluationsTest, EveryEvaluationIsCountedByItself) {
+  Evaluations twice;
+  twice.sampled(10, 4).phase(PhaseKind::kEval).drawn({0, 1}).phase(PhaseKind::kTrain);
+  twice.sampled(10, 4).phase(PhaseKind::kEval).drawn({0, 1}).called();
+  EXPECT_TRUE(twice.advice().empty()) << "two halves are not a whole";
+  twice.drawn({2, 3}).called().called();
+  EXPECT_EQ(twice.advice().size(), 1U);
+}
+
+TEST(PaddedEvaluationsTest, AProgramThatReportsItsMetricsIsJudgedByThem) {
+  Evaluations reporting;
+  reporting.sampled(10, 4).phase(PhaseKind::kEval).drawn({0, 1, 2, 3}).called().reported();
+  EXPECT_TRUE(reporting.advice().empty());
+}
+
+}  // namespace
+}  // namespace lockstep
