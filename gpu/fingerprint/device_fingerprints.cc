@@ -85,6 +85,16 @@ const DeviceFingerprints::Device& DeviceFingerprints::device(int ordinal) {
   return devices_.at(ordinal);
 }
 
+bool DeviceFingerprints::is_capturing(const Where& where) {
+  int status = 0;  // CU_STREAM_CAPTURE_STATUS_NONE
+  void* previous = nullptr;
+  check(driver_.push_context(device(where.device).context), "cuCtxPushCurrent");
+  const int asked = driver_.is_capturing(where.stream, &status);
+  check(driver_.pop_context(&previous), "cuCtxPopCurrent");
+  // The default stream refuses the question while another one of its device captures.
+  return asked != 0 || status != 0;
+}
+
 Partial* DeviceFingerprints::partials(std::int64_t n, const Device& device) {
   while (slab_ < slabs_.size() && used_ + n > slabs_[slab_].n) {
     ++slab_;

@@ -52,6 +52,10 @@ class DeviceFingerprints {
   /// Makes the device ready, once: a driver that is older than the kernel's code refuses it here.
   Outcome ready(int device);
 
+  /// Whether the stream's work is being captured into a graph, to run later and more than once. Then nothing
+  /// may be asked for: the graph would write answers each time it runs.
+  bool is_capturing(const Where& where);
+
   /// Notes what is asked for. Requires: elements that stay until launch().
   Ticket ask(const Elements& tensor, const Where& where);
   /// Queues the kernel for all that was asked for.

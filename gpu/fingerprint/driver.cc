@@ -43,6 +43,7 @@ Result<Driver> Driver::open(const std::string& library) {
   symbols.find(driver.free_host, "cuMemFreeHost");
   symbols.find(driver.launch, "cuLaunchKernel");
   symbols.find(driver.wait, "cuStreamSynchronize");
+  symbols.find(driver.is_capturing, "cuStreamIsCapturing");
   symbols.find(driver.text, "cuGetErrorString");
   if (!symbols.missing().empty()) return Error{library + " has no " + symbols.missing(), ""};
   return driver;

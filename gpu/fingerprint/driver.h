@@ -32,6 +32,7 @@ struct Driver {
                 void** arguments,
                 void** extra) = nullptr;
   int (*wait)(void* stream) = nullptr;
+  int (*is_capturing)(void* stream, int* status) = nullptr;
   int (*text)(int result, const char** text) = nullptr;
 
   /// Errors: there is no such library, or it lacks a call.

@@ -138,7 +138,9 @@ TensorView TensorReader::memory_of(PyObject* tensor, std::vector<Owned>& copies,
                   .n_elems = PyLong_AsLongLong(n_elems.get()),
                   .dtype = dtype_of(tensor)};
   if (PyErr_Occurred() != nullptr) throw PythonError();
-  if (device) {
+  if (device && prints_->is_capturing(*device)) {
+    view.n_elems = 0;  // It has no values yet: they come when the graph runs.
+  } else if (device) {
     view.prints = &*prints_;
     view.where = *device;
   }

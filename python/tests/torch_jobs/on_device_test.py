@@ -131,6 +131,11 @@ def test_what_a_device_computes_too_late_is_noticed(tmp_path: Path, on_host: lis
     assert without_sketches(recorded(tmp_path / "job", LATE)) != without_sketches(on_host)
 
 
+def test_what_is_captured_into_a_graph_has_no_values(tmp_path: Path) -> None:
+    captured = recorded(tmp_path / "job", DEVICE.replace("eager", "capturing"))
+    assert {digest for rank in with_digests(captured) for event in rank for digest in event["digests"]} == {"0" * 16}
+
+
 @pytest.mark.parametrize(("setup", "reason"), [
     (REFUSED, "this one has no CUDA"),
     (NO_DRIVER, "this process finds no CUDA driver (libcuda.so.1)"),

@@ -252,6 +252,15 @@ TEST(DeviceFingerprintsTest, AFailingCallIsNamedInTheDriversWords) {
       "the CUDA driver failed in cuStreamSynchronize: an illegal memory access was encountered");
 }
 
+TEST(DeviceFingerprintsTest, AStreamThatIsCapturedSaysSo) {
+  DeviceFingerprints prints = opened();
+  EXPECT_FALSE(prints.is_capturing({}));
+  for (const char* const how : {"capturing", "implicit"}) {
+    const Failing failing(how);
+    EXPECT_TRUE(prints.is_capturing({})) << how;
+  }
+}
+
 TEST(DeviceFingerprintsTest, ADeviceThatIsNotThereIsRefused) {
   DeviceFingerprints prints = opened();
   const std::vector<float> values = random_floats(3);

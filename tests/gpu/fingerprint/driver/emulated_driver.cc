@@ -2,7 +2,8 @@
 // as a stream may run it: when it is waited for. So a caller that reads before reads nothing. With EMULATED_DRIVER=eager in
 // the environment it runs at once, as stream order has it for what the host does to the tensors meanwhile.
 //
-// EMULATED_DRIVER=init, device, module, memory, launch or wait makes that call fail.
+// EMULATED_DRIVER=init, device, module, memory, launch or wait makes that call fail. With `capturing` all work is being
+// captured into a graph, with `implicit` that of another stream is.
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -131,6 +132,12 @@ int cuStreamSynchronize(void* stream) {
   for (const auto& [batch, n_blocks] : machine().queued[stream]) run(batch, n_blocks);
   machine().queued.erase(stream);
   return kSuccess;
+}
+
+int cuStreamIsCapturing(void* /*stream*/, int* status) {
+  if (machine().contexts.empty()) return kNoContext;
+  *status = is("capturing") ? 1 : 0;
+  return fails("implicit") ? kUnknown : kSuccess;
 }
 
 int cuGetErrorString(int result, const char** text) {
