@@ -16,6 +16,16 @@ constexpr std::int64_t kPerSlab = 8192;    // Partials: 384 KiB, of 64 million e
 constexpr unsigned kSeenByAllDevices = 3;  // CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP.
 constexpr const char* kKernel = "lockstep_fingerprints";
 
+/// The driver's answer to waiting for the stream.
+int waited(const DeviceFingerprints::Stream& stream) {
+  void* previous = nullptr;
+  const int entered = stream.driver.push_context(stream.context);
+  if (entered != 0) return entered;
+  const int result = stream.driver.wait(stream.stream);
+  (void)stream.driver.pop_context(&previous);
+  return result;
+}
+
 TensorFingerprint whole(const Partial* first, std::int64_t n_chunks) {
   Partial sum{};
   for (std::int64_t i = 0; i < n_chunks; ++i) sum.add(first[i]);
@@ -136,15 +146,19 @@ void DeviceFingerprints::launch() {
     batch.end[i] = static_cast<std::int32_t>(n_blocks);
   }
   LOCKSTEP_CHECK(n_blocks <= INT32_MAX, "more elements than blocks of a launch can have");
+  const std::size_t first = requests_.size() - asked_.size();
+  asked_.clear();  // Where the launch fails they stay without an answer.
   const Device& device = this->device(where_.device);
   batch.out = partials(n_blocks, device);
+  if (n_blocks > 0) run(batch, n_blocks, device);
   const Partial* next = batch.out;
-  for (std::size_t i = requests_.size() - asked_.size(); i < requests_.size(); ++i) {
+  for (std::size_t i = first; i < requests_.size(); ++i) {
     requests_[i].first = next;
     next += requests_[i].n_chunks;
   }
-  asked_.clear();
-  if (n_blocks == 0) return;
+}
+
+void DeviceFingerprints::run(Batch& batch, std::int64_t n_blocks, const Device& device) {
   std::array<void*, 1> arguments = {&batch};
   void* previous = nullptr;
   check(driver_.push_context(device.context), "cuCtxPushCurrent");
@@ -168,16 +182,22 @@ TensorFingerprint DeviceFingerprints::read(Ticket ticket) {
   LOCKSTEP_CHECK(ticket < requests_.size(), "no such ticket");
   const Request& request = requests_[ticket];
   LOCKSTEP_CHECK(request.first != nullptr, "what was asked for was not launched");
-  for (const Where& where : running_) {
-    void* previous = nullptr;
-    check(driver_.push_context(device(where.device).context), "cuCtxPushCurrent");
-    const int waited = driver_.wait(where.stream);
-    check(driver_.pop_context(&previous), "cuCtxPopCurrent");
-    check(waited, "cuStreamSynchronize");
-  }
+  for (const Where& where : running_) check(waited(stream(where)), "cuStreamSynchronize");
   running_.clear();
   return whole(request.first, request.n_chunks);
 }
+
+std::vector<DeviceFingerprints::Stream> DeviceFingerprints::running() {
+  std::vector<Stream> streams;
+  for (const Where& where : running_) streams.push_back(stream(where));
+  return streams;
+}
+
+DeviceFingerprints::Stream DeviceFingerprints::stream(const Where& where) {
+  return {driver_, device(where.device).context, where.stream};
+}
+
+void DeviceFingerprints::Stream::wait() const { (void)waited(*this); }
 
 void DeviceFingerprints::forget() {
   requests_.clear();

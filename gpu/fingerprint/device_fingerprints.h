@@ -40,6 +40,16 @@ class DeviceFingerprints {
     friend auto operator<=>(const Where&, const Where&) = default;
   };
 
+  /// A stream, by values alone: it may be waited for while other threads use what it came from.
+  struct Stream {
+    Driver driver;
+    void* context = nullptr;
+    void* stream = nullptr;
+
+    /// Until all that it holds has run. A failure shows in the next read().
+    void wait() const;
+  };
+
   /// Errors: the build had no nvcc, or this process has no driver, or no device.
   static Result<DeviceFingerprints> open(const std::string& library = "libcuda.so.1");
 
@@ -62,6 +72,10 @@ class DeviceFingerprints {
   void launch();
   /// Requires: launched, and not forgotten.
   TensorFingerprint read(Ticket ticket);
+  /// What read() may have to wait for, and what a stream's next answers do. For callers that hold a lock: waiting without
+  /// it first leaves read() no more than the kernel's own time.
+  std::vector<Stream> running();
+  Stream stream(const Where& where);
   /// All tickets become invalid, their memory is used again.
   void forget();
 
@@ -87,6 +101,7 @@ class DeviceFingerprints {
   std::string said(int result, const char* call) const;
   void check(int result, const char* call) const;
   Result<Device> opened(int ordinal) const;
+  void run(Batch& batch, std::int64_t n_blocks, const Device& device);
   const Device& device(int ordinal);
   /// Memory of the host that devices write to.
   Partial* partials(std::int64_t n, const Device& device);

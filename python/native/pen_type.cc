@@ -92,6 +92,7 @@ PyObject* note_same(PenState& state, const Arguments& arguments) {
 }
 
 PyObject* write_noted(PenState& state, const Arguments& arguments) {
+  state.reader.wait();
   state.pen.write_noted({arguments.small(0), grad_point(arguments, 1)});
   return none();
 }

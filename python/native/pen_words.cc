@@ -117,6 +117,7 @@ PyObject* training(PenState& state, const Arguments& arguments) {
 PyObject* digest(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
   const TensorView view = state.reader.in_place(arguments.object(0), copies);
+  state.reader.wait_for(view);
   return checked(PyLong_FromUnsignedLongLong(state.pen.digest_of(view)));
 }
 

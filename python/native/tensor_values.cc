@@ -1,4 +1,6 @@
 #include "lockstep/python/native/tensor_values.h"
+// Python's header comes first.
+#include <set>
 
 namespace lockstep::python {
 
@@ -173,8 +175,32 @@ TensorView TensorReader::in_place(PyObject* tensor, std::vector<Owned>& copies) 
 
 std::vector<TensorView> TensorReader::in_place_of_all(PyObject* list, std::vector<Owned>& copies) {
   std::vector<TensorView> views;
-  for (PyObject* member : members_of(list)) views.push_back(in_place(member, copies));
+  std::set<Where> places;
+  for (PyObject* member : members_of(list)) {
+    views.push_back(in_place(member, copies));
+    if (views.back().prints != nullptr) places.insert(views.back().where);
+  }
+  std::vector<fingerprint::DeviceFingerprints::Stream> streams;
+  for (const Where& place : places) streams.push_back(prints_->stream(place));
+  wait_for_all(streams);
   return views;
+}
+
+void TensorReader::wait_for(const TensorView& view) {
+  if (view.prints == nullptr) return;
+  const auto stream = view.prints->stream(view.where);
+  wait_for_all({&stream, 1});
+}
+
+void TensorReader::wait() {
+  if (prints_) wait_for_all(prints_->running());
+}
+
+void TensorReader::wait_for_all(std::span<const fingerprint::DeviceFingerprints::Stream> streams) {
+  if (streams.empty()) return;
+  PyThreadState* const thread = PyEval_SaveThread();
+  for (const auto& stream : streams) stream.wait();
+  PyEval_RestoreThread(thread);
 }
 
 }  // namespace lockstep::python

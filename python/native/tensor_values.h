@@ -5,6 +5,7 @@
 // Python's header comes first.
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,11 @@ class TensorReader {
   /// The same, where they lie. Valid as long as this reader is.
   TensorView in_place(PyObject* tensor, std::vector<Owned>& copies);
   std::vector<TensorView> in_place_of_all(PyObject* list, std::vector<Owned>& copies);
+  /// Waits for the fingerprints that devices compute, without the interpreter's lock: a collective that never returns
+  /// must not stop the threads that watch for it.
+  void wait();
+  /// The same of what a view's stream holds.
+  void wait_for(const TensorView& view);
 
   /// Nothing: a dtype that traces do not know.
   std::optional<DType> known_dtype(PyObject* tensor) const;
@@ -49,6 +55,7 @@ class TensorReader {
   /// Whether fingerprints can be computed on this device. A process that never shows a tensor of a GPU does
   /// not touch its driver.
   bool can_compute_on(int device);
+  static void wait_for_all(std::span<const fingerprint::DeviceFingerprints::Stream> streams);
   void stays_on_host(const std::string& reason);
 
   Owned streams_;  // Null: tensors are copied.

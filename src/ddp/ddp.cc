@@ -449,7 +449,10 @@ std::int32_t Ddp::wrapper() const { return impl_->trace_ ? impl_->trace_->wrappe
 
 ProcessGroup& Ddp::group() const { return *impl_->group_; }
 
-void Ddp::note_loaded() { impl_->state_due_ = true; }
+void Ddp::note_loaded() {
+  if (impl_->trace_) impl_->trace_->record_state(StatePoint::kLoad);
+  impl_->state_due_ = true;
+}
 
 const std::vector<NamedVariable>& Ddp::parameters() const { return impl_->reducer_->parameters(); }
 

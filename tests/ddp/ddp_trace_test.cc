@@ -294,6 +294,7 @@ TEST(DdpTraceTest, StateIsRecordedAgainAfterALoad) {
                    "forward",
                    "forward",
                    "param",
+                   "param",
                    "forward",
                    "param"}));
 }

@@ -21,6 +21,7 @@ OWN_FIRST = 0.05  # How much of its time a test of the defect's own room seems t
 MOST_MEMORY = 24 << 30  # Of addresses: tests of many ranks reserve stacks that they do not touch.
 MOST_BYTES_OF_A_FILE = 1 << 30
 MOST_OUTPUT_READ = 1 << 20
+MOST_LOOKS = 1000  # For processes that a test left, ten milliseconds apart.
 _FILTER = re.compile(r"--gtest_filter=(\S+)$")
 _FAILED = re.compile(r"\[  FAILED  \] ([\w./]+)")
 SKIPPED_BY = 77
@@ -155,13 +156,26 @@ def _as_expected(test: Test, status: int, output: str) -> int:
 
 
 def _end_those_left(mark: str) -> None:
-    """Kills processes with an environment that has, or has something that begins with, this."""
-    for place in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark.encode() in (place / "environ").read_bytes():
-                os.kill(int(place.name), signal.SIGKILL)
-        except OSError:
-            continue  # It ended, or is another user's.
+    """Kills processes with an environment that has, or has something that begins with, this; until none is left."""
+    for _ in range(MOST_LOOKS):
+        left = [place for place in Path("/proc").glob("[0-9]*") if _may_be_of(place, mark.encode())]
+        if not left:
+            return
+        time.sleep(0.01)
+
+
+def _may_be_of(place: Path, mark: bytes) -> bool:
+    """Whether a process is, or may be, one of these: kills it where it is. What begins another program has no
+    environment for that moment; processes of the kernel (children of number 2) and those that have ended never have one."""
+    try:
+        environment = (place / "environ").read_bytes()
+        if mark in environment:
+            os.kill(int(place.name), signal.SIGKILL)
+            return True
+        state, parent = (place / "stat").read_text().rpartition(")")[2].split()[:2]
+        return not environment and state != "Z" and "2" not in (parent, place.name)
+    except OSError:
+        return False  # It ended, or is another user's.
 
 
 def measured(test: Test) -> tuple[Ended, set[int]]:

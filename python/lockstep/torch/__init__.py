@@ -85,10 +85,10 @@ def import_seams() -> tuple[ModuleType, ...]:
     """The seams that are put in once there is a group: by now PyTorch has been imported as a whole, while start() may have
     been called in the middle of that."""
     from lockstep.torch import (averaged_models, averaging, batches, buckets, clipping, delayed, exchanges, files,
-                                gradients, in_flight, samplers, stepping, streams, wrapping)
+                                gradients, in_flight, loading, samplers, stepping, streams, wrapping)
 
     return (wrapping, exchanges, in_flight, averaging, averaged_models, buckets, gradients, delayed, stepping, clipping,
-            streams, batches, samplers, files, ending)
+            streams, batches, samplers, files, loading, ending)
 
 
 def _install_the_rest(recorder: Recorder) -> None:

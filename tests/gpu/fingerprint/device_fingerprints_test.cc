@@ -252,6 +252,33 @@ TEST(DeviceFingerprintsTest, AFailingCallIsNamedInTheDriversWords) {
       "the CUDA driver failed in cuStreamSynchronize: an illegal memory access was encountered");
 }
 
+TEST(DeviceFingerprintsTest, WhatWasWaitedForIsThereToBeRead) {
+  DeviceFingerprints prints = opened();
+  const std::vector<float> values = random_floats(300);
+  const auto ticket = prints.ask({values.data(), 300, DType::kF32, false}, {});
+  EXPECT_TRUE(prints.running().empty());
+  prints.launch();
+  const std::vector<DeviceFingerprints::Stream> running = prints.running();
+  ASSERT_EQ(running.size(), 1U);
+  running[0].wait();
+  EXPECT_EQ(prints.read(ticket).digest, sm64(values.data(), 300, DType::kF32));
+  EXPECT_TRUE(prints.running().empty());
+}
+
+TEST(DeviceFingerprintsTest, WhatAFailedLaunchWasToAnswerIsNeverRead) {
+  DeviceFingerprints prints = opened();
+  const std::vector<float> values = random_floats(300);
+  const auto ticket = prints.ask({values.data(), 300, DType::kF32, false}, {});
+  {
+    const Failing failing("launch");
+    EXPECT_THROW(prints.launch(), std::runtime_error);
+  }
+  EXPECT_THROW(prints.read(ticket), ContractViolation);
+  const auto next = prints.ask({values.data(), 300, DType::kF32, false}, {});
+  prints.launch();
+  EXPECT_EQ(prints.read(next).digest, sm64(values.data(), 300, DType::kF32));
+}
+
 TEST(DeviceFingerprintsTest, AStreamThatIsCapturedSaysSo) {
   DeviceFingerprints prints = opened();
   EXPECT_FALSE(prints.is_capturing({}));
