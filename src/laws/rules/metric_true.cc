@@ -113,7 +113,7 @@ class MetricTrue final : public Law {
                  std::move(findings),
                  n_checked_,
                  "metric events of every rank, and sample events of what they were taken over");
-    if (!reports_) result.advice = padded_.advice(names);
+    result.advice = padded_.advice(names);
     return result;
   }
 
@@ -139,7 +139,7 @@ class MetricTrue final : public Law {
   }
 
   void on_metric(const Event& event, const MetricEvent& metric, const NameTable& names) {
-    reports_ = true;
+    padded_.on_metric();
     Event placeless = event;
     placeless.at = {.attempt = event.at.attempt};
     const AlignmentKey alignment =
@@ -415,7 +415,6 @@ class MetricTrue final : public Law {
   std::map<Key, Earliest> first_;
   std::int64_t n_to_evaluate_ = 0;
   PaddedEvaluations padded_;
-  bool reports_ = false;  // The program reports metrics: they are judged.
   std::int64_t n_checked_ = 0;
 };
 

@@ -56,6 +56,7 @@ void PaddedEvaluations::on_collective(const Event& event, const CollectiveEvent&
 
 std::vector<Advice> PaddedEvaluations::advice(const NameTable& names) const {
   std::vector<Advice> advice;
+  if (reports_) return advice;
   for (const auto& [split, counted] : counted_) {
     const EpochEvent& epoch = counted.epoch;
     advice.push_back(

@@ -26,6 +26,9 @@ class PaddedEvaluations {
   void on_samples(const Event& event, const SampleEvent& samples);
   void on_collective(const Event& event, const CollectiveEvent& collective);
 
+  /// The program reports its metrics: these are judged, and there is nothing to advise.
+  void on_metric() { reports_ = true; }
+
   /// "A-padding-counted".
   std::vector<Advice> advice(const NameTable& names) const;
 
@@ -42,6 +45,7 @@ class PaddedEvaluations {
 
   std::optional<Rank> watched_;
   bool evaluates_ = false;
+  bool reports_ = false;
   std::map<NameId, EpochEvent> padded_;   // By split: the last pass.
   std::map<Pass, std::int64_t> n_drawn_;  // In the current evaluation.
   std::map<NameId, Counted> counted_;     // By split: the first one.
