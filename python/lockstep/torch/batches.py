@@ -16,7 +16,7 @@ from torch.utils.data import dataloader
 from torch.utils.data.distributed import DistributedSampler
 
 from lockstep.torch.contents import contents_of, entries_of
-from lockstep.torch.data_read import MOST_BATCHES, Handed, consumed_whole, pass_source, source_of, values_of
+from lockstep.torch.data_read import Handed, consumed_whole, most_batches, pass_source, source_of, values_of
 from lockstep.torch.data_sets import TRAIN, DataSets, place_of
 from lockstep.torch.samplers import held_by
 from lockstep.torch.streams import LOADER
@@ -54,6 +54,7 @@ class _Share:
     def __init__(self, data: Callable[[], Any]) -> None:
         self.data = data
         self.source = ""  # What it draws from, as in data events: known while batches are looked at.
+        self.most = 0  # Batches that are.
         self.pass_source = ""  # The same of a pass that is about to begin; empty: it has, or does not matter.
         self.split = ""
         self.training = -2  # -1 = evaluations, -2 = nothing yet.
@@ -100,14 +101,14 @@ class Batches:
         share = known.get(_SHARE)
         if share is None:
             share = known[_SHARE] = _Share(place_of(data_set))
-            share.source = source_of(iterator)
+            share.source, share.most = source_of(iterator), most_batches(iterator)
         self._share = share
         if _BEGUN not in known:
             known[_BEGUN] = True
             share.pass_source = pass_source(iterator, share.source)
         share.begun, share.alike_in = self._from, -2
         ids = None if index is None else self.data_sets.ids_of(data_set, _ids_of(index))
-        source = share.source if self.n_looked_at < MOST_BATCHES else ""
+        source = share.source if self.n_looked_at < share.most else ""
         self.handed = Handed(ids, source, data if source or share.pass_source else None)
         ours = type(index) is list and not source and LOADER not in known
         share.first = self.data_sets.first_of(data_set) if ours else None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 MOST_BATCHES = 8  # Whose values are looked at.
+MOST_WORKERS = 32  # Of a stream, of each of which two are.
 MOST_TENSORS = 8
 MOST_ELEMENTS = 1 << 18  # Of each tensor.
 
@@ -34,6 +35,13 @@ def source_of(iterator: Any) -> str:
         return "stream"
     layers = _layers(iterator._index_sampler)
     return "" if any(map(_divides, layers)) else _kind_of(layers[-1])
+
+
+def most_batches(iterator: Any) -> int:
+    """Of how many batches the values are looked at: of a stream that workers read, of two of each, since these may be
+    the same."""
+    stream = iterator._dataset_kind != dataloader._DatasetKind.Map
+    return max(MOST_BATCHES, 2 * min(iterator._num_workers, MOST_WORKERS)) if stream else MOST_BATCHES
 
 
 def _layers(sampler: Any) -> list[Any]:

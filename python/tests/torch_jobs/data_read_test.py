@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from lockstep.torch.data_read import consumed_whole, pass_source, source_of, values_of
+from lockstep.torch.data_read import MOST_BATCHES, consumed_whole, most_batches, pass_source, source_of, values_of
 from torch.utils.data import (
     DataLoader,
     DistributedSampler,
@@ -54,6 +54,14 @@ def test_a_loader_is_known_by_what_it_draws_from(drawn: tuple[Any, str, str]) ->
     iterator = iter(loader)
     source = source_of(iterator)
     assert (source, pass_source(iterator, source)) == (of_batches, of_passes)
+
+
+@pytest.mark.parametrize(("loader", "most"), [
+    (DataLoader(Rows()), MOST_BATCHES), (DataLoader(Rows(), num_workers=2), MOST_BATCHES),
+    (DataLoader(Rows(), num_workers=6), 12), (DataLoader(DATA, num_workers=6), MOST_BATCHES),
+], ids=["in the loop", "few workers", "many workers", "no stream"])
+def test_two_batches_of_each_worker_of_a_stream_are_looked_at(loader: Any, most: int) -> None:
+    assert most_batches(iter(loader)) == most
 
 
 BATCH = {"x": torch.arange(12.0).reshape(4, 3), "y": torch.arange(4)}

@@ -65,10 +65,13 @@ ROWS = {
     "nongrad_param_drift": Row(
         Expected("replicas-equal", "nongrad-param-drift", ranks=(1,), tensor="target.weight")),
     "optimizer_stale": Row(Expected("trained-set", "optimizer-stale", 0, (0, 1), tensor="weight")),
+    # Samples may be shared on purpose, once the ranks have begun by dividing them.
+    "order_comes_apart": Row(None, advice="A-order-comes-apart"),
     # Whether the repeats are in the sum, no event shows.
     "padded_evaluation": Row(None, ranks=3, advice="A-padding-counted"),
     "param_replaced": Row(Expected("trained-set", "param-replaced", 1, tensor="weight (new)")),
     "partial_window": Row(Expected("trained-set", "partial-window", 1)),
+    "priorities_per_rank": Row(None, advice="A-order-comes-apart"),
     # A file that is not there leaves no event: its consequence is named.
     "resume_path_disagrees": Row(
         Expected("collectives-match", "dtype-redop-root-mismatch", field="dtype"),
@@ -81,6 +84,8 @@ ROWS = {
     "unfreeze_after_wrap": Row(Expected("trained-set", "unfreeze-after-wrap", 2, tensor="0.weight")),
     "worker_seed_clones_ranks": Row(
         Expected("rng-scopes", "rng-same-dropout", 0, (0, 1), tensor="data set, torch")),
+    # Batches may be repeated on purpose.
+    "workers_repeat": Row(None, advice="A-batches-repeat"),
     # To the messages of a program's own only the program gives a meaning.
     "wrong_rank_order": Row(None, ranks=4),
     # Rows of longer standing.

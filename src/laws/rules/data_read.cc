@@ -43,7 +43,7 @@ void DataRead::on_event(const Event& event) {
   // Only where the gradients of all ranks are averaged: others may share out one model.
   const WrapEvent* const wrap = wrappers_.find(wrapper_of(event.at));
   if (wrap == nullptr || wrap->group != 0 || wrap->n_ranks < 2) return;
-  if (data->part == DataPart::kSet) return on_pass(event, *data);
+  if (data->part == DataPart::kSet) return on_pass(event, *data, wrap->n_ranks);
   Batches& batches = batches_[place][rank];
   if (batches.digests.empty()) {
     batches.source = data->source;
@@ -93,7 +93,8 @@ std::optional<Finding> DataRead::other_order(const Place& place,
   return finding;
 }
 
-void DataRead::on_pass(const Event& event, const DataEvent& data) {
+void DataRead::on_pass(const Event& event, const DataEvent& data, std::int32_t n_ranks) {
+  later_.on_pass(event, data, n_ranks);
   const auto [first, is_new] =
       passes_[{event.at.attempt, data.split}].try_emplace(to_int(event.rank));
   if (is_new) {
@@ -104,6 +105,7 @@ void DataRead::on_pass(const Event& event, const DataEvent& data) {
 }
 
 void DataRead::on_samples(const Event& event, const SampleEvent& samples) {
+  later_.on_samples(event, samples);
   const auto place = passes_.find({event.at.attempt, samples.split});
   if (place == passes_.end()) return;
   const auto pass = place->second.find(to_int(event.rank));
@@ -219,6 +221,19 @@ bool DataRead::are_same(const BatchesByRank& by_rank) {
   });
 }
 
+/// How often each batch of a stream comes, where it is as often on all ranks and more than once.
+std::optional<std::int64_t> DataRead::repeats(const BatchesByRank& by_rank,
+                                              const NameTable& names) {
+  const std::optional<std::int64_t> n = n_repeats(by_rank.begin()->second.digests);
+  const bool alike =
+      n && std::ranges::all_of(by_rank, [&](const auto& entry) {
+        const Batches& batches = entry.second;
+        return parse_word<KnownSampler>(names.text(batches.source)) == KnownSampler::kStream &&
+               n_repeats(batches.digests) == n;
+      });
+  return alike ? n : std::nullopt;
+}
+
 Finding DataRead::same_batches(const Place& place,
                                const BatchesByRank& by_rank,
                                const NameTable& names) {
@@ -284,6 +299,27 @@ std::vector<Finding> DataRead::findings(const Worlds& worlds, const NameTable& n
   if (std::optional<Finding> finding = undivided(worlds, names))
     findings.push_back(*std::move(finding));
   return findings;
+}
+
+std::vector<Advice> DataRead::advice(const NameTable& names) const {
+  std::vector<Advice> advice = later_.advice(names);
+  for (const auto& [place, by_rank] : batches_) {
+    if (!is_train_split(names.text(place.split))) continue;
+    const std::optional<std::int64_t> n = repeats(by_rank, names);
+    if (!n) continue;
+    advice.push_back(
+        {"A-batches-repeat",
+         with_split(place.split,
+                    names,
+                    "each batch of the stream comes " + std::to_string(*n) +
+                        " times on end, value by value, on every rank. If a loader has " +
+                        std::to_string(*n) +
+                        " workers, each of them reads all that its rank does, and the stream is to "
+                        "be divided among them as well (get_worker_info()); unless batches are "
+                        "repeated on purpose")});
+    break;
+  }
+  return advice;
 }
 
 }  // namespace lockstep::laws

@@ -10,6 +10,8 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/finding.h"
+#include "lockstep/laws/rules/detail/samples/batch_repeats.h"
+#include "lockstep/laws/rules/detail/samples/later_passes.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {
@@ -27,6 +29,9 @@ class DataRead {
 
   /// At most one per way of reading and split. `worlds`: how many ranks there are.
   std::vector<Finding> findings(const Worlds& worlds, const NameTable& names) const;
+
+  /// On what may be meant.
+  std::vector<Advice> advice(const NameTable& names) const;
 
   std::int64_t n_checked() const { return n_checked_; }
 
@@ -70,7 +75,7 @@ class DataRead {
   using HeldByRank = std::map<std::int32_t, Held>;
 
   void on_held(const Event& event, const DataEvent& data);
-  void on_pass(const Event& event, const DataEvent& data);
+  void on_pass(const Event& event, const DataEvent& data, std::int32_t n_ranks);
   void on_samples(const Event& event, const SampleEvent& samples);
   enum class Sharing : std::uint8_t;
 
@@ -82,6 +87,7 @@ class DataRead {
                                                const PassesByRank& by_rank,
                                                const NameTable& names);
   static bool are_same(const BatchesByRank& by_rank);
+  static std::optional<std::int64_t> repeats(const BatchesByRank& by_rank, const NameTable& names);
   static Finding same_batches(const Place& place,
                               const BatchesByRank& by_rank,
                               const NameTable& names);
@@ -93,6 +99,7 @@ class DataRead {
   std::optional<Finding> undivided(const Worlds& worlds, const NameTable& names) const;
 
   Wrappers wrappers_;
+  LaterPasses later_;
   std::map<Place, BatchesByRank> batches_;
   std::map<Place, PassesByRank> passes_;
   std::map<Place, HeldByRank> held_;

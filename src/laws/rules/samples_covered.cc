@@ -58,10 +58,12 @@ class SamplesCovered final : public Law {
     for (Finding& finding : findings_) {
       if (leaks && finding.cause == Cause::kNone) finding.cause = Cause::kSplitLeak;
     }
-    return conclude(kSamplesCovered,
-                    std::move(findings_),
-                    n_checked_ + data_.n_checked(),
-                    "epoch and sample events of a sampler without replacement");
+    LawResult result = conclude(kSamplesCovered,
+                                std::move(findings_),
+                                n_checked_ + data_.n_checked(),
+                                "epoch and sample events of a sampler without replacement");
+    result.advice = data_.advice(names);
+    return result;
   }
 
  private:
