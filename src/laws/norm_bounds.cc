@@ -220,7 +220,54 @@ std::optional<Scaling> scaling_of(const std::vector<Followed>& tensors,
   return scaling;
 }
 
+/// Whether the step used what the reduction left, but for the loss scale. Where there was none, bits tell.
+bool is_left_alone(const Followed& one,
+                   const GradientsSeen& reduced,
+                   const GradientsSeen& used,
+                   double scale) {
+  if (scale == 1.0) return reduced.digests[one.reduced] == used.digests[one.used];
+  return is_scaled_by(1.0 / scale, one, reduced, used);
+}
+
+/// The first tensor that was left alone where another one was scaled by `factor`, or null. What is neither was changed by
+/// the program after clipping, which may centre a gradient or add weight decay to it: how it was clipped is not to be seen.
+const Followed* missed_by_clipping(const std::vector<Followed>& tensors,
+                                   const GradientsSeen& reduced,
+                                   const GradientsSeen& used,
+                                   double factor,
+                                   double scale) {
+  const Followed* missed = nullptr;
+  bool any_scaled = false;
+  for (const Followed& one : tensors) {
+    const bool alone = is_left_alone(one, reduced, used, scale);
+    // A gradient of zeros, and a factor that is lost in rounding, fit both.
+    const bool scaled = is_scaled_by(factor, one, reduced, used);
+    any_scaled = any_scaled || (scaled && !alone);
+    if (missed == nullptr && alone && !scaled) missed = &one;
+  }
+  return any_scaled ? missed : nullptr;
+}
+
 }  // namespace
+
+bool is_only_clipped(const ClipEvent& clip,
+                     const GradientsSeen& reduced,
+                     const GradientsSeen& used,
+                     double scale,
+                     const NameTable& names) {
+  if (reduced.sketches.size() != reduced.digests.size() ||
+      used.sketches.size() != used.digests.size()) {
+    return false;
+  }
+  const std::vector<Followed> tensors = tensors_of(clip.layout, reduced, used, names);
+  const auto unchanged = [&](const Followed& one) {
+    return reduced.digests[one.reduced] == used.digests[one.used];
+  };
+  const auto scaled = [&](const Followed& one) {
+    return is_scaled_by(clip.factor / scale, one, reduced, used);
+  };
+  return std::ranges::all_of(tensors, unchanged) || std::ranges::all_of(tensors, scaled);
+}
 
 std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
                                        const GradientsSeen& reduced,
@@ -234,13 +281,14 @@ std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
   const std::vector<Followed> tensors = tensors_of(clip.layout, reduced, used, names);
   const std::optional<Scaling> scaling = scaling_of(tensors, reduced, used);
   if (!scaling) return std::nullopt;
-  const auto explains = [&](double factor) {
+  const double factor = clip.factor / scale;
+  const auto explains = [&](double by) {
     return std::all_of(tensors.begin(), tensors.end(), [&](const Followed& one) {
-      return is_scaled_by(factor, one, reduced, used);
+      return is_scaled_by(by, one, reduced, used);
     });
   };
   // A factor next to 1 may be lost in rounding, so that gradients have the bits that they had.
-  if (explains(clip.factor / scale)) return std::nullopt;
+  if (explains(factor)) return std::nullopt;
   if (scaling->untouched && scale == 1.0 && clip.factor != 1.0) {
     return Complaint{"scaled",
                      "",
@@ -250,15 +298,13 @@ std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
                      Cause::kClipNotApplied};
   }
   if (explains(scaling->common)) return std::nullopt;
-  for (const Followed& one : tensors) {
-    if (is_scaled_by(clip.factor / scale, one, reduced, used)) continue;
-    return Complaint{"scaled",
-                     std::string(names.text(one.name)),
-                     "between the reduction and the step, clipping scaled gradients by " +
-                         exact(clip.factor / scale) + ", but not all of them",
-                     Cause::kNone};
-  }
-  return std::nullopt;
+  const Followed* const missed = missed_by_clipping(tensors, reduced, used, factor, scale);
+  if (missed == nullptr) return std::nullopt;
+  return Complaint{"scaled",
+                   std::string(names.text(missed->name)),
+                   "between the reduction and the step, clipping scaled gradients by " +
+                       exact(factor) + ", but not all of them",
+                   Cause::kNone};
 }
 
 namespace {
@@ -303,6 +349,31 @@ std::optional<Complaint> summed_again(const GradientsSeen& reduced,
       "the step used " + std::to_string(n_members) +
           " times the averaged gradients: the program summed them over the ranks again",
       Cause::kReducedAgain};
+}
+
+GradientChange change_of(const GradientsSeen& reduced,
+                         const GradientsSeen& used,
+                         double scale,
+                         NameId tensor,
+                         const NameTable& names) {
+  std::vector<Followed> changed = tensors_of(used.layout, reduced, used, names);
+  const auto is_it = [&](const Followed& one) { return one.name == tensor; };
+  if (std::ranges::none_of(changed, is_it)) return GradientChange::kUnknown;
+  const bool sketched = reduced.sketches.size() == reduced.digests.size() &&
+                        used.sketches.size() == used.digests.size();
+  std::erase_if(changed, [&](const Followed& one) {
+    return is_left_alone(one, reduced, used, sketched ? scale : 1.0);
+  });
+  if (std::ranges::none_of(changed, is_it)) return GradientChange::kNone;
+  if (!sketched) return GradientChange::kOther;
+  std::int64_t n_elems = 0;
+  for (const Followed& one : changed) n_elems += reduced.n_elems[one.reduced];
+  const std::optional<Scaling> scaling = scaling_of(changed, reduced, used);
+  if (!scaling || n_elems < 2) return GradientChange::kOther;
+  const bool all = std::ranges::all_of(changed, [&](const Followed& one) {
+    return is_scaled_by(scaling->common, one, reduced, used);
+  });
+  return all ? GradientChange::kScaled : GradientChange::kOther;
 }
 
 }  // namespace lockstep::laws

@@ -323,6 +323,26 @@ TEST(ReplicasEqualTest, AHandWrittenLoopWithoutAWrappedForwardIsComparedToo) {
   EXPECT_EQ(result.findings[0].step, 2);
 }
 
+// A gradient of one number: whether it was clipped or changed in another way, only an event says.
+TEST(ReplicasEqualTest, ClippingOfOneRankIsNamedWhereItWasSeen) {
+  for (const bool clips : {true, false}) {
+    DdpJob job(2);
+    job.wrap();
+    job.begin();
+    for (std::int32_t rank = 0; rank < 2; ++rank) {
+      job.forward(rank);
+      job.reduce(rank, 4.0, 4.0, 4.0);
+      if (clips && rank == 1) {
+        job.stream.add(rank, ClipEvent{.norm = 4.0, .factor = 0.25, .layout = job.layout()});
+      }
+      job.step(rank, rank == 1 ? 1.0 : 4.0);
+    }
+    const LawResult result = check("replicas-equal", job.stream);
+    ASSERT_EQ(result.findings.size(), 1U);
+    EXPECT_EQ(id_of(result.findings[0].cause), clips ? "clip-one-rank" : "");
+  }
+}
+
 TEST(ReducedOnceTest, HoldsForAHealthyJob) {
   const LawResult result = check("reduced-once", healthy_job().stream);
   EXPECT_EQ(result.verdict, Verdict::kHolds);

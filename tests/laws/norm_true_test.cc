@@ -149,6 +149,16 @@ TEST(NormTrueTest, OneMoreFactorForAllGradientsIsThePrograms) {
   EXPECT_EQ(norm_true(stepped({call, call}, 4.0, 2.0)).verdict, Verdict::kHolds);
 }
 
+// A norm of 0.4 or 12 is not that of 4: the program has scaled or changed its gradient before it clips.
+TEST(NormTrueTest, ANormOfGradientsThatTheProgramChangedFirstIsThePrograms) {
+  const Clipping small{.limit = 8.0, .norm = 0.4, .factor = 1.0};
+  EXPECT_EQ(norm_true(stepped({small, small}, 4.0, 0.4)).verdict, Verdict::kHolds);
+  EXPECT_EQ(only_clip(stepped({small, small}, 4.0, 4.0)).field, "norm");
+  const Clipping large{.limit = 6.0, .norm = 12.0, .factor = 0.5};
+  EXPECT_EQ(norm_true(stepped({large, large}, 4.0, 6.0)).verdict, Verdict::kHolds);
+  EXPECT_EQ(only_clip(stepped({large, large}, 4.0, 2.0)).field, "norm");
+}
+
 TEST(NormTrueTest, NamesTheRankWithALimitOfItsOwn) {
   const Clipping wide{.limit = 8.0, .norm = 4.0, .factor = 1.0};
   const Clipping narrow{.limit = 4.0, .norm = 4.0, .factor = 1.0};
@@ -230,8 +240,8 @@ TEST(NormTrueTest, SketchesBoundANorm) {
   EXPECT_FALSE(bounds(2.0).admit(10.1));
 }
 
-/// Two tensors; the second one's gradient is scaled by `second` between reduction and step.
-DdpJob two_tensors(double second) {
+/// Two tensors of one element, 3 and 4, which all ranks clip by a half; what the step uses of each.
+DdpJob two_tensors(double weight, double bias, double scale = 1.0) {
   DdpJob job(2);
   job.wrap();
   const LayoutId both = job.stream.layout({"weight", "bias"});
@@ -250,19 +260,35 @@ DdpJob two_tensors(double second) {
   };
   for (const std::int32_t rank : {0, 1}) {
     job.forward(rank);
-    record(rank, GradPoint::kPost, 3.0, 4.0);
+    record(rank, GradPoint::kPost, 3.0 * scale, 4.0 * scale);
     job.stream.add(rank, ClipEvent{.limit = 2.5, .norm = 5.0, .factor = 0.5, .layout = both});
-    record(rank, GradPoint::kUsed, 1.5, 4.0 * second);
-    job.stream.add(rank, StepEvent{.lr = 1.0, .layout = both});
+    record(rank, GradPoint::kUsed, weight, bias);
+    job.stream.add(rank, StepEvent{.lr = 1.0, .scale = scale, .layout = both});
   }
   return job;
 }
 
 TEST(NormTrueTest, NamesATensorThatClippingMissed) {
-  EXPECT_EQ(norm_true(two_tensors(0.5)).verdict, Verdict::kHolds);
-  const Finding finding = only_clip(two_tensors(1.0));
+  EXPECT_EQ(norm_true(two_tensors(1.5, 2.0)).verdict, Verdict::kHolds);
+  const Finding finding = only_clip(two_tensors(1.5, 4.0));
   EXPECT_EQ(finding.field, "scaled");
   EXPECT_EQ(finding.tensor, "bias");
+}
+
+// Its bits are others once the scale is taken off.
+TEST(NormTrueTest, NamesATensorThatClippingMissedUnderALossScale) {
+  EXPECT_EQ(norm_true(two_tensors(1.5, 2.0, 1024.0)).verdict, Verdict::kHolds);
+  const Finding finding = only_clip(two_tensors(3.0, 2.0, 1024.0));
+  EXPECT_EQ(finding.field, "scaled");
+  EXPECT_EQ(finding.tensor, "weight");
+}
+
+// Weight decay that is added to gradients, one that is centred, a factor for each layer: all after clipping.
+TEST(NormTrueTest, WhatAProgramMakesOfSingleTensorsAfterClippingIsItsOwn) {
+  EXPECT_EQ(norm_true(two_tensors(1.5, 2.01)).verdict, Verdict::kHolds) << "one is changed";
+  EXPECT_EQ(norm_true(two_tensors(1.51, 2.01)).verdict, Verdict::kHolds) << "all are changed";
+  EXPECT_EQ(norm_true(two_tensors(1.35, 0.2)).verdict, Verdict::kHolds) << "each by a factor";
+  EXPECT_EQ(norm_true(two_tensors(1.51, 2.0, 1024.0)).verdict, Verdict::kHolds) << "unscaled";
 }
 
 /// One step of both ranks, between whose reduction and step the program makes calls of its own.

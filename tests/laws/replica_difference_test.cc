@@ -1,8 +1,12 @@
 #include "lockstep/laws/rules/detail/parameters/replica_difference.h"
 
 #include <array>
+#include <bit>
+#include <cmath>
 #include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -45,6 +49,39 @@ class ReplicaDifferenceTest : public ::testing::Test {
     const std::array<std::uint64_t, 1> digests = {digest};
     const GradEvent grad{.point = point, .layout = layout_, .digests = digests};
     steps_.on_event(here(rank, grad), {rank, 1});
+  }
+
+  using Values = std::array<double, 2>;
+  static constexpr Values kAveraged = {5.0, 2.0};
+
+  /// A gradient of two elements. Their sum and difference are as linear as the real sketches.
+  void gradient(std::int32_t rank, GradPoint point, const Values& values) {
+    const auto [a, b] = values;
+    const std::array<std::uint64_t, 1> digests = {std::bit_cast<std::uint64_t>(1000 * a + b)};
+    const std::array<Sketch, 1> sketches = {
+        Sketch{std::abs(a) + std::abs(b), {a + b, a - b, a + b, b - a}}};
+    const std::array<std::int64_t, 1> n_elems = {2};
+    const GradEvent grad{.point = point,
+                         .layout = layout_,
+                         .digests = digests,
+                         .sketches = sketches,
+                         .n_elems = n_elems,
+                         .dtype = DType::kF64};
+    steps_.on_event(here(rank, grad), {rank, 1});
+  }
+
+  /// A step of both ranks, which had the same average and used what is given here.
+  void differ_after_reduction(const Values& averaged,
+                              const Values& first,
+                              const Values& second,
+                              double scale = 1.0) {
+    wrap({});
+    for (const std::int32_t rank : {0, 1}) {
+      steps_.on_event(here(rank, ForwardEvent{}), {rank, 1});
+      gradient(rank, GradPoint::kPost, averaged);
+      gradient(rank, GradPoint::kUsed, rank == 0 ? first : second);
+      steps_.on_event(here(rank, StepEvent{.lr = 0.1, .scale = scale}), {rank, 1});
+    }
   }
 
   Cause cause() {
@@ -92,15 +129,60 @@ TEST_F(ReplicaDifferenceTest, EqualEvidenceAndOneTensorOfManyIsAFlippedBit) {
   EXPECT_EQ(cause(), Cause::kReplicaDrift);
 }
 
-TEST_F(ReplicaDifferenceTest, GradientsThatDifferAfterAnEqualReductionWereChangedOnOneRank) {
-  wrap({});
-  for (const std::int32_t rank : {0, 1}) {
-    steps_.on_event(here(rank, ForwardEvent{}), {rank, 1});
-    step(rank, 0.1);
-    gradient(rank, GradPoint::kPost, 5);
-    gradient(rank, GradPoint::kUsed, 5U + static_cast<std::uint64_t>(rank));
-  }
+// No gradient is the other rank's, and nothing says that anyone has clipped.
+TEST_F(ReplicaDifferenceTest, GradientsThatAllRanksChangedInTheirOwnWaysWereNotClipped) {
+  differ_after_reduction(kAveraged, {4.5, 2.25}, {5.5, 1.75});
+  EXPECT_EQ(cause(), Cause::kNone);
+  EXPECT_TRUE(open_.finding.message.ends_with(
+      "; the ranks changed the averaged gradients each in its own way"))
+      << open_.finding.message;
+}
+
+TEST_F(ReplicaDifferenceTest, GradientsThatSomeRanksChangedOtherwiseThanByAFactorWereNotClipped) {
+  differ_after_reduction(kAveraged, kAveraged, {5.5, 1.75});
+  EXPECT_EQ(cause(), Cause::kNone);
+  EXPECT_TRUE(open_.finding.message.ends_with(
+      "; some ranks changed the averaged gradients before the step"))
+      << open_.finding.message;
+}
+
+TEST_F(ReplicaDifferenceTest, GradientsThatOneRankScaledAfterAnEqualReductionWereClippedThere) {
+  differ_after_reduction(kAveraged, kAveraged, {2.5, 1.0});
   EXPECT_EQ(cause(), Cause::kClipOneRank);
+}
+
+TEST_F(ReplicaDifferenceTest, TheLossScaleIsTakenOffOnAllRanks) {
+  const Values scaled = {kAveraged[0] * 1024, kAveraged[1] * 1024};
+  differ_after_reduction(scaled, kAveraged, {2.5, 1.0}, 1024.0);
+  EXPECT_EQ(cause(), Cause::kClipOneRank);
+  steps_ = StepEvidences();
+  differ_after_reduction(scaled, {4.5, 2.25}, {5.5, 1.75}, 1024.0);
+  EXPECT_EQ(cause(), Cause::kNone);
+}
+
+// Noise of its own on each rank, and clipping: on one, to other limits, or alike. After noise, factors differ.
+TEST_F(ReplicaDifferenceTest, OnlyClippingThatDiffersExplainsWhyGradientsDo) {
+  struct Call {
+    std::int32_t rank;
+    double limit;
+    double factor;
+  };
+
+  const auto cause_where = [&](const std::vector<Call>& calls) {
+    steps_ = StepEvidences();
+    for (const auto& [rank, limit, factor] : calls) {
+      const ClipEvent clip{.limit = limit, .factor = factor, .layout = layout_};
+      steps_.on_event(here(rank, clip), {rank, 1});
+    }
+    differ_after_reduction(kAveraged, {4.5, 2.25}, {5.5, 1.75});
+    return cause();
+  };
+  EXPECT_EQ(cause_where({{1, 2.0, 0.5}}), Cause::kClipOneRank);
+  EXPECT_EQ(cause_where({{0, 1.0, 0.25}, {1, 2.0, 0.5}}), Cause::kClipOneRank);
+  EXPECT_EQ(cause_where({{0, 2.0, 0.5}, {1, 2.0, 0.5}}), Cause::kNone);
+  EXPECT_EQ(cause_where({{0, 2.0, 0.5}, {1, 2.0, 0.625}}), Cause::kNone);
+  EXPECT_EQ(cause_where({{0, 2.0, 0.5}, {0, 1.0, 0.5}, {1, 2.0, 0.5}, {1, 1.0, 0.5}}),
+            Cause::kNone);
 }
 
 TEST_F(ReplicaDifferenceTest, ABackwardThatReducesNothingAfterOneThatDoesIsAContributionTooLate) {
@@ -121,7 +203,7 @@ TEST_F(ReplicaDifferenceTest, ABackwardThatReducesNothingAfterOneThatDoesIsACont
       gradient(rank, GradPoint::kPost, 5);
       gradient(rank, GradPoint::kUsed, 5U + static_cast<std::uint64_t>(rank));
     }
-    EXPECT_EQ(cause(), comes_after ? Cause::kLastMicroUnsynced : Cause::kClipOneRank);
+    EXPECT_EQ(cause(), comes_after ? Cause::kLastMicroUnsynced : Cause::kNone);
   }
 }
 

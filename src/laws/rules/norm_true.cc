@@ -208,7 +208,8 @@ class NormTrue final : public Law {
     const GradientsSeen& reduced = place.window.reduced;
     std::optional<Complaint> complaint = wrong_factor(clip, reduced.dtype);
     const bool alone = place.window.clips.size() == 1;
-    if (!complaint && alone && whole_) {
+    if (!complaint && alone && whole_ &&
+        is_only_clipped(clip, reduced, place.window.used, place.step.scale, names)) {
       complaint = wrong_norm(clip,
                              bounds_of(reduced, clip, names),
                              place.step.scale,

@@ -129,7 +129,7 @@ Cause DifferenceExplainer::cause_of_write(WrapperKey wrapper) const {
 }
 
 Cause DifferenceExplainer::cause_of_step(const StepEvidence& evidence,
-                                         const ReplicaDifference& open,
+                                         ReplicaDifference& open,
                                          bool post_differs,
                                          bool used_differs) const {
   const WrapperKey wrapper = open.place.wrapper;
@@ -149,7 +149,7 @@ Cause DifferenceExplainer::cause_of_step(const StepEvidence& evidence,
 }
 
 Cause DifferenceExplainer::cause_of_gradients(const StepEvidence& evidence,
-                                              const ReplicaDifference& open,
+                                              ReplicaDifference& open,
                                               bool post_differs) const {
   const WrapperKey wrapper = open.place.wrapper;
   const WrapEvent* wrap = known_.wrappers.find(wrapper);
@@ -160,8 +160,32 @@ Cause DifferenceExplainer::cause_of_gradients(const StepEvidence& evidence,
   const bool one_of_many = open.finding.ranks.size() == 1 && wrap->n_ranks > 2;
   if (post_differs) return one_of_many ? Cause::kSdcAfterReduce : Cause::kNone;
   // Whatever came after it, clipping included, such a contribution is what the ranks differ in first.
-  return evidence.is_late() || known_.forwards.any_inside(wrapper) ? Cause::kLastMicroUnsynced
-                                                                   : Cause::kClipOneRank;
+  if (evidence.is_late() || known_.forwards.any_inside(wrapper)) return Cause::kLastMicroUnsynced;
+  return cause_of_changes(evidence, open);
+}
+
+Cause DifferenceExplainer::cause_of_changes(const StepEvidence& evidence,
+                                            ReplicaDifference& open) const {
+  const std::int32_t n = known_.wrappers.n_members(open.place.wrapper, known_.n_ranks);
+  if (evidence.clippings.differ(n)) return Cause::kClipOneRank;
+  bool any_untouched = false;
+  bool any_scaled = false;
+  bool any_other = false;
+  for (const GradientsSeen& used : evidence.variants) {
+    const GradientChange change =
+        change_of(evidence.averaged, used, evidence.scale, open.tensor, known_.names);
+    any_untouched = any_untouched || change == GradientChange::kNone;
+    any_scaled = any_scaled || change == GradientChange::kScaled;
+    any_other = any_other || change == GradientChange::kOther;
+  }
+  // A program may clip by itself, which no event says.
+  if (any_untouched && any_scaled) return Cause::kClipOneRank;
+  if (any_scaled || any_other) {
+    open.finding.message += any_untouched
+                                ? "; some ranks changed the averaged gradients before the step"
+                                : "; the ranks changed the averaged gradients each in its own way";
+  }
+  return Cause::kNone;
 }
 
 std::optional<std::size_t> DifferenceExplainer::index_of(LayoutId layout, NameId name) const {

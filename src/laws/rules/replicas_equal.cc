@@ -27,6 +27,7 @@ class ReplicasEqual final : public Law {
     return kinds_of<StateEvent,
                     WrapEvent,
                     GradEvent,
+                    ClipEvent,
                     StepEvent,
                     ForwardEvent,
                     BackwardEvent,

@@ -11,7 +11,17 @@ namespace lockstep::laws {
 
 namespace {
 
+constexpr std::size_t kMaxVariants = 4;
+
 constexpr std::int32_t kLowest = std::numeric_limits<std::int32_t>::min();
+
+void keep_variant(std::vector<GradientsSeen>& variants, const GradEvent& grad) {
+  const auto same = [&](const GradientsSeen& seen) {
+    return seen.layout == grad.layout && std::ranges::equal(seen.digests, grad.digests);
+  };
+  if (variants.size() == kMaxVariants || std::ranges::any_of(variants, same)) return;
+  variants.emplace_back().keep(grad);
+}
 
 }  // namespace
 
@@ -28,6 +38,8 @@ void StepEvidences::on_event(const Event& event, RankRange who) {
     StepEvidence& evidence = at(place);
     StepEvidence::Backward& last = backward->reduced ? evidence.reduced : evidence.local;
     last = std::max(last, {event.at.micro, event.index});
+  } else if (const auto* clip = std::get_if<ClipEvent>(&event.body)) {
+    at(place).clippings.add(*clip, who);
   } else if (std::holds_alternative<ZeroGradEvent>(event.body)) {
     on_zero_grad(place);
   } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
@@ -46,6 +58,7 @@ void StepEvidences::on_step(const StepPlace& place, const StepEvent& step, RankR
   evidence.skips_differ = evidence.rates.differs(1);
   evidence.scales_differ = evidence.rates.differs(2);
   evidence.scaled = evidence.scaled || step.scale != 1.0;
+  evidence.scale = step.scale;
 }
 
 // Gradients are cleared before a step's first forward, too: then nothing of the step is known yet.
@@ -59,10 +72,12 @@ void StepEvidences::on_gradient(const StepPlace& place, const GradEvent& grad, R
     StepEvidence& evidence = at(place);
     evidence.post_layout = grad.layout;
     evidence.post.add(grad.digests, who);
+    if (!evidence.averaged.any()) evidence.averaged.keep(grad);
   } else if (grad.point == GradPoint::kUsed) {
     StepEvidence& evidence = at(place);
     evidence.used_layout = grad.layout;
     evidence.used.add(grad.digests, who);
+    keep_variant(evidence.variants, grad);
     evidence.unused.add(unused_words(grad), who);
   }
 }

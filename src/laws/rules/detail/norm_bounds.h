@@ -68,10 +68,19 @@ std::optional<Complaint> recounted_norm(const ClipEvent& clip,
                                         const GradientsSeen& reduced,
                                         std::int32_t n_members);
 
+/// Whether the step used what the reduction left, or that times factor / scale: else the program may
+/// have changed it before the call, whose norm is then that of other gradients.
+bool is_only_clipped(const ClipEvent& clip,
+                     const GradientsSeen& reduced,
+                     const GradientsSeen& used,
+                     double scale,
+                     const NameTable& names);
+
 /// Every tensor of the call was scaled alike: by factor / scale, times one number for all of them
 /// that the program may have put on top. Within 3 u l1 + 8 n 2^-53 l1 of each projection, and half a
 /// unit of the smallest number per element and operation. A factor that was not applied to any of
-/// them is wrong.
+/// them is wrong, and one that passed by a tensor which the step used as it was reduced, while it was
+/// applied to another. A tensor that is neither scaled nor as it was reduced was changed later.
 std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
                                        const GradientsSeen& reduced,
                                        const GradientsSeen& used,
@@ -86,5 +95,19 @@ std::optional<Complaint> summed_again(const GradientsSeen& reduced,
                                       const std::vector<std::int64_t>& own_sums,
                                       std::int32_t n_members,
                                       const NameTable& names);
+
+/// What a rank made of one tensor's averaged gradient before the step.
+enum class GradientChange : std::uint8_t {
+  kUnknown,  ///< The gradient was not recorded at both points.
+  kNone,     ///< It is what the reduction left, divided by the loss scale.
+  kScaled,   ///< Everything that the rank changed was scaled by one factor, as clipping does.
+  kOther,    ///< Anything else, also where only one number changed: any is a multiple of another.
+};
+
+GradientChange change_of(const GradientsSeen& reduced,
+                         const GradientsSeen& used,
+                         double scale,
+                         NameId tensor,
+                         const NameTable& names);
 
 }  // namespace lockstep::laws

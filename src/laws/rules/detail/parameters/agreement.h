@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/laws/detail/alignment.h"
+#include "lockstep/laws/rules/detail/norm_bounds.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {
@@ -42,6 +43,45 @@ class Agreement {
   std::vector<std::uint64_t> differs_;
 };
 
+/// How ranks clipped between a reduction and a step: the number of ranks for each kind of call, of
+/// which a step has a handful. By what factor is left out: with one limit and order, it differs where
+/// gradients did before.
+class Clippings {
+ public:
+  void add(const ClipEvent& clip, RankRange who) {
+    const Call call{clip.kind, clip.layout, clip.limit, clip.norm_type};
+    const auto found = std::find_if(
+        calls_.begin(), calls_.end(), [&](const Counted& one) { return one.call == call; });
+    if (found == calls_.end()) {
+      calls_.push_back({call, who.n});
+    } else {
+      found->n_ranks += who.n;
+    }
+  }
+
+  /// Whether some of that many ranks clipped, and not all of them alike.
+  bool differ(std::int32_t n_ranks) const {
+    const auto by_some = [&](const Counted& one) { return one.n_ranks % n_ranks != 0; };
+    return n_ranks > 0 && std::any_of(calls_.begin(), calls_.end(), by_some);
+  }
+
+ private:
+  struct Call {
+    ClipKind kind = ClipKind::kNorm;
+    LayoutId layout = kNoLayout;
+    double limit = 0.0;
+    double norm_type = 2.0;
+    friend bool operator==(const Call&, const Call&) = default;
+  };
+
+  struct Counted {
+    Call call;
+    std::int32_t n_ranks = 0;
+  };
+
+  std::vector<Counted> calls_;
+};
+
 /// What happened on the ranks before they were compared: the evidence for a cause.
 struct StepEvidence {
   Agreement post;
@@ -55,7 +95,12 @@ struct StepEvidence {
   bool skips_differ = false;
   bool scales_differ = false;
   bool scaled = false;
+  double scale = 1.0;  ///< Of any rank: asked for where the ranks agree.
   bool wrapped_forward = false;
+  Clippings clippings;
+  GradientsSeen averaged{};  ///< The first rank's, as the reduction left them.
+  /// What steps used instead, each once: where many ranks are at odds, the first few tell enough.
+  std::vector<GradientsSeen> variants{};
   bool cleared = false;  ///< Gradients were forgotten after a reduction, on any rank.
 
   /// A backward: its micro-step, and where it stands among its rank's events.

@@ -59,13 +59,16 @@ class DifferenceExplainer {
   Cause cause_at_start(const ReplicaDifference& open) const;
   /// Of a write that only some ranks made.
   Cause cause_of_write(WrapperKey wrapper) const;
+  /// This and what it asks may add to the message.
   Cause cause_of_step(const StepEvidence& evidence,
-                      const ReplicaDifference& open,
+                      ReplicaDifference& open,
                       bool post_differs,
                       bool used_differs) const;
   Cause cause_of_gradients(const StepEvidence& evidence,
-                           const ReplicaDifference& open,
+                           ReplicaDifference& open,
                            bool post_differs) const;
+  /// Of gradients that were averaged alike and used otherwise: only what clipping does is taken for clipping.
+  Cause cause_of_changes(const StepEvidence& evidence, ReplicaDifference& open) const;
   std::optional<std::size_t> index_of(LayoutId layout, NameId name) const;
 
   Known known_;

@@ -29,7 +29,7 @@ inline StepPlace step_place_of(const Event& event) {
 /// The evidence of each step, until it is forgotten.
 class StepEvidences {
  public:
-  /// Takes gradients and their clearing, forwards, backwards, steps and the optimizers' states after them.
+  /// Takes gradients, their clipping and clearing, forwards, backwards, steps and the optimizers' states after them.
   void on_event(const Event& event, RankRange who);
 
   /// Null: nothing was seen there, or it was forgotten.
