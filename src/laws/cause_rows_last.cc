@@ -61,10 +61,11 @@ constexpr auto kLastCauses = std::to_array<CauseInfo>({
     in_zoo(
         Cause::kParameterNudged,
         "docs/zoo.md#parameter-nudged",
-        "A parameter was equal on all ranks after wrapping, and was written afterwards on "
-        "some of them.",
-        "Change parameters before wrapping, or make the same change on every rank; where no line "
-        "of the program writes to them, test the memory of that rank."),
+        "A parameter was equal on all ranks after wrapping, and was written afterwards: on some of "
+        "them, or on each with its own value.",
+        "Change parameters before wrapping, also what a first batch sets, or make the same change "
+        "on every rank; where no line of the program writes to them, test the memory of that "
+        "rank."),
     {Cause::kPartialWindow,
      "partial-window",
      "The batches of an epoch do not divide into windows of accumulation, and the "

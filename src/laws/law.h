@@ -50,6 +50,7 @@ struct LawPolicy {
   std::vector<std::string> allow = {};  ///< "LAW@TENSOR" or "LAW": exempted on purpose.
   /// What buffers are meant to be; kNone: what the wrap event says.
   BufferPolicy buffers = BufferPolicy::kNone;
+  bool more_follows = false;  ///< The trace is cut: what its rest may refute is not yet a finding.
 };
 
 /// Checks one promise over a stream of events.

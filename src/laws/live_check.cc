@@ -47,6 +47,7 @@ Result<LiveCheck> LiveCheck::make(const TraceHeader& header,
   full.watched = header.watched;
   full.coverage = header.coverage;
   full.one_clock = header.has_one_clock();
+  full.more_follows = true;
   Result<LawSet> laws = LawSet::make(full, ids_of_steps());
   if (!laws.ok()) return laws.error();
   const std::array<std::string, 1> of_calls = {std::string(kCalls)};

@@ -51,6 +51,14 @@ class ReplicaDifferenceTest : public ::testing::Test {
     steps_.on_event(here(rank, grad), {rank, 1});
   }
 
+  void equal_evidence() {
+    wrap({});
+    for (const std::int32_t rank : {0, 1}) {
+      step(rank, 0.1);
+      gradient(rank, GradPoint::kUsed, 5);
+    }
+  }
+
   using Values = std::array<double, 2>;
   static constexpr Values kAveraged = {5.0, 2.0};
 
@@ -86,7 +94,7 @@ class ReplicaDifferenceTest : public ::testing::Test {
 
   Cause cause() {
     const DifferenceExplainer explainer(
-        {wrappers_, forwards_, starts_, rewritten_, steps_, loads_, 2, names_});
+        {wrappers_, forwards_, starts_, rewritten_, steps_, loads_, reads_, 2, names_});
     explainer.explain(open_);
     return open_.finding.cause;
   }
@@ -100,6 +108,7 @@ class ReplicaDifferenceTest : public ::testing::Test {
   Rewritten rewritten_;
   StepEvidences steps_;
   Loads loads_;
+  UnevenReads reads_;
 };
 
 TEST_F(ReplicaDifferenceTest, WithoutEvidenceNothingIsClaimed) {
@@ -115,18 +124,35 @@ TEST_F(ReplicaDifferenceTest, LearningRatesThatDifferExplainIt) {
   EXPECT_EQ(cause(), Cause::kLrPerRank);
 }
 
-TEST_F(ReplicaDifferenceTest, EqualEvidenceAndOneTensorOfManyIsAFlippedBit) {
-  wrap({});
-  for (const std::int32_t rank : {0, 1}) {
-    step(rank, 0.1);
-    gradient(rank, GradPoint::kUsed, 5);
+TEST_F(ReplicaDifferenceTest, EqualEvidenceAndOneTensorOfOneRankIsAFlippedBit) {
+  equal_evidence();
+  for (const bool is_of_few : {true, false}) {  // It may be the model's only tensor.
+    open_.is_of_few = is_of_few;
+    EXPECT_EQ(cause(), Cause::kSdcAfterReduce);
   }
-  open_.is_one_of_many = true;
-  EXPECT_EQ(cause(), Cause::kSdcAfterReduce);
   EXPECT_NE(open_.finding.message.find("the gradients the step used were equal"),
             std::string::npos);
-  open_.is_one_of_many = false;
+  EXPECT_EQ(open_.finding.message.find("flipped bit"), std::string::npos);
+}
+
+TEST_F(ReplicaDifferenceTest, EqualEvidenceAndAFewTensorsAreAWriteOfTheProgram) {
+  equal_evidence();
+  open_.n_parted = 2;
+  open_.is_of_few = true;
+  EXPECT_EQ(cause(), Cause::kParameterNudged);
+  EXPECT_TRUE(open_.finding.message.ends_with(
+      "; 2 tensors differ: more than a flipped bit changes, fewer than other arithmetic does"))
+      << open_.finding.message;
+  open_.is_of_few = false;
   EXPECT_EQ(cause(), Cause::kReplicaDrift);
+}
+
+TEST_F(ReplicaDifferenceTest, EqualEvidenceAndATensorThatSeveralRanksHaveOtherwiseIsNoFlippedBit) {
+  equal_evidence();
+  open_.finding.ranks = {Rank{1}, Rank{2}};
+  open_.is_of_few = true;
+  EXPECT_EQ(cause(), Cause::kParameterNudged);
+  EXPECT_NE(open_.finding.message.find("; several ranks differ"), std::string::npos);
 }
 
 // No gradient is the other rank's, and nothing says that anyone has clipped.

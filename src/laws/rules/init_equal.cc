@@ -4,6 +4,7 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/parameters/first_steps.h"
 #include "lockstep/laws/rules/detail/parameters/loads.h"
 
 namespace lockstep::laws {
@@ -15,7 +16,10 @@ constexpr std::string_view kInitEqual = "init-equal";
 class InitEqual final : public Law {
  public:
   explicit InitEqual(const LawPolicy& policy)
-      : n_ranks_(policy.n_ranks), buffers_(policy.buffers) {}
+      : n_ranks_(policy.n_ranks),
+        buffers_(policy.buffers),
+        whole_(policy.coverage <= 1),
+        more_follows_(policy.more_follows) {}
 
   const LawInfo& info() const override { return *find_law(kInitEqual); }
 
@@ -45,7 +49,7 @@ class InitEqual final : public Law {
     const auto* forward = std::get_if<ForwardEvent>(&event.first->body);
     if (forward != nullptr && event.equal() && forward->synchronizing) return;
     const auto* state = std::get_if<StateEvent>(&event.first->body);
-    if (state != nullptr && !is_read(*state)) return;
+    if (state != nullptr && !is_read(*state) && !is_awaited(*state)) return;
     Law::on_cohort(event, names);
   }
 
@@ -57,6 +61,9 @@ class InitEqual final : public Law {
       const WrapEvent* wrap = wrappers_.find(key.wrapper);
       const bool by_itself = wrap != nullptr && wrap->synchronizes;
       if (by_itself && !judged_.contains({key.wrapper, key.layout})) judge(key, ballot, names);
+    }
+    for (Finding& finding : first_steps_.take(more_follows_)) {
+      findings_.push_back(std::move(finding));
     }
     return conclude(kInitEqual,
                     std::move(findings_),
@@ -87,19 +94,34 @@ class InitEqual final : public Law {
             state.point == StatePoint::kForward);
   }
 
+  bool is_awaited(const StateEvent& state) const {
+    return state.kind == StateKind::kParam && state.point == StatePoint::kStep &&
+           first_steps_.any_waits();
+  }
+
   void on_state(const Event& event, const StateEvent& state, const NameTable& names) {
+    if (is_awaited(state)) return on_step(event, state, names);
     if (!is_read(state)) return;
     RankPlace& place = places_[rank_wrapper_of(event)];
     const Key key{wrapper_of(event.at), static_cast<std::uint32_t>(state.layout), state.kind, 0};
     if (state.point == StatePoint::kWrap) {
       wraps_[key].add(event, state.digests);
     } else if (state.point == StatePoint::kLoad) {
+      first_steps_.on_load(event);
       place.loaded_parameters = place.loaded_parameters || state.kind == StateKind::kParam;
       // A load is several events (parameters, frozen, buffers, optimizer) but re-arms once.
       if (!place.seen.empty()) ++place.generation;
       place.seen.clear();
     } else if (state.point == StatePoint::kForward) {
       on_forward(event, state, place, key, names);
+    }
+  }
+
+  void on_step(const Event& event, const StateEvent& state, const NameTable& names) {
+    const WrapperKey wrapper = wrapper_of(event.at);
+    const std::int32_t n_members = wrappers_.n_members(wrapper, n_ranks_);
+    for (const NameId tensor : first_steps_.on_step(event, state, n_members, names)) {
+      reported_.erase({wrapper, tensor});
     }
   }
 
@@ -110,6 +132,7 @@ class InitEqual final : public Law {
                   const NameTable& names) {
     if (place.keeps_own && state.kind == StateKind::kParam) return;
     if (place.went_alone && state.kind == StateKind::kBuffer) return;
+    if (state.kind == StateKind::kParam) first_steps_.on_forward(event);
     const std::pair<StateKind, LayoutId> entry{state.kind, state.layout};
     if (std::find(place.seen.begin(), place.seen.end(), entry) != place.seen.end()) return;
     place.seen.push_back(entry);
@@ -164,6 +187,11 @@ class InitEqual final : public Law {
       finding.message = what + "differs from rank 0's after a load";
     } else if (equal_at_wrap) {
       explain_write(key.wrapper, finding);
+      // A part of a tensor says nothing of its rest.
+      if (key.kind == StateKind::kParam && whole_) {
+        const NameId tensor = names.layout(static_cast<LayoutId>(key.layout))[i];
+        return first_steps_.open({std::move(finding), key.wrapper, tensor});
+      }
     } else if (wrap != nullptr && !wrap->synchronizes) {
       finding.cause = Cause::kInitNoBroadcast;
       finding.message += "; nothing broadcast rank 0's";
@@ -203,12 +231,15 @@ class InitEqual final : public Law {
 
   std::int32_t n_ranks_;
   BufferPolicy buffers_;
+  bool whole_;
+  bool more_follows_;
   Wrappers wrappers_;
   RankWrapperMap<RankPlace> places_;
   std::map<Key, Ballot> wraps_;
   std::map<Key, Ballot> forwards_;
   std::set<std::pair<WrapperKey, std::uint32_t>> judged_;
   Loads loads_;
+  FirstSteps first_steps_;
   std::set<std::pair<WrapperKey, NameId>> reported_;
   std::vector<Finding> findings_;
   std::int64_t n_checked_ = 0;

@@ -25,7 +25,7 @@ void DifferenceExplainer::explain(ReplicaDifference& open) const {
   Finding& finding = open.finding;
   const WrapperKey wrapper = open.place.wrapper;
   finding.message = "differs from the other replicas";
-  if (known_.starts.differed(wrapper, open.tensor, known_.names)) {
+  if (!open.was_put_right && known_.starts.differed(wrapper, open.tensor, known_.names)) {
     finding.message += "; they already differed before the first step";
     finding.cause = cause_at_start(open);
     return;
@@ -67,6 +67,8 @@ bool DifferenceExplainer::explain_by_writer(ReplicaDifference& open) const {
   }
   finding.message += "; something has written to it since a step left it equal everywhere";
   finding.cause = cause_of_write(wrapper);
+  const std::string read = known_.reads.describe(wrapper, opt, known_.names);
+  if (!read.empty()) finding.message += "; " + read;
   return true;
 }
 
@@ -90,6 +92,10 @@ void DifferenceExplainer::explain_by_evidence(ReplicaDifference& open) const {
     return;
   }
   finding.cause = cause_of_step(evidence, open, post_differs, used_differs);
+  if (finding.cause != Cause::kParameterNudged) return;
+  finding.message +=
+      open.n_parted > 1 ? "; " + std::to_string(open.n_parted) + " tensors" : "; several ranks";
+  finding.message += " differ: more than a flipped bit changes, fewer than other arithmetic does";
 }
 
 bool DifferenceExplainer::is_frozen(const ReplicaDifference& open) const {
@@ -143,9 +149,15 @@ Cause DifferenceExplainer::cause_of_step(const StepEvidence& evidence,
   if (!evidence.used.known() || !evidence.rates.known()) return Cause::kNone;
   if (evidence.optimizer.differs())
     return wrapper.attempt > 0 ? Cause::kOptStateRootOnly : Cause::kNone;
-  // Everything that goes into the update was equal, what came out of it is not: other arithmetic
-  // has other results everywhere, a flipped bit is in one tensor.
-  return open.is_one_of_many ? Cause::kSdcAfterReduce : Cause::kReplicaDrift;
+  return cause_of_update(open);
+}
+
+// Everything that goes into the update was equal, what came out of it is not: a flipped bit is in one
+// tensor of one rank, other arithmetic has other results everywhere. What lies between was written
+// by the program, as by a layer that sets its parameters from its first batch.
+Cause DifferenceExplainer::cause_of_update(const ReplicaDifference& open) {
+  if (open.n_parted == 1 && open.finding.ranks.size() == 1) return Cause::kSdcAfterReduce;
+  return open.is_of_few ? Cause::kParameterNudged : Cause::kReplicaDrift;
 }
 
 Cause DifferenceExplainer::cause_of_gradients(const StepEvidence& evidence,

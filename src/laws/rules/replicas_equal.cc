@@ -10,6 +10,7 @@
 #include "lockstep/laws/rules/detail/parameters/rewritten.h"
 #include "lockstep/laws/rules/detail/parameters/starts.h"
 #include "lockstep/laws/rules/detail/parameters/step_evidence.h"
+#include "lockstep/laws/rules/detail/parameters/uneven_reads.h"
 
 namespace lockstep::laws {
 
@@ -17,9 +18,17 @@ namespace {
 
 constexpr std::string_view kReplicasEqual = "replicas-equal";
 
+/// How many tensors began to differ at each step, of all layouts together.
+std::map<StepPlace, std::size_t> count_by_place(const std::vector<ReplicaDifference>& differences) {
+  std::map<StepPlace, std::size_t> n;
+  for (const ReplicaDifference& open : differences) n[open.place] += open.auxiliary ? 0U : 1U;
+  return n;
+}
+
 class ReplicasEqual final : public Law {
  public:
-  explicit ReplicasEqual(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
+  explicit ReplicasEqual(const LawPolicy& policy)
+      : n_ranks_(policy.n_ranks), whole_(policy.coverage <= 1) {}
 
   const LawInfo& info() const override { return *find_law(kReplicasEqual); }
 
@@ -70,8 +79,10 @@ class ReplicasEqual final : public Law {
     pending_.clear();
     std::vector<Finding> findings;
     const DifferenceExplainer explainer(
-        {wrappers_, forwards_, starts_, rewritten_, steps_, loads_, n_ranks_, names});
+        {wrappers_, forwards_, starts_, rewritten_, steps_, loads_, reads_, n_ranks_, names});
+    const std::map<StepPlace, std::size_t> n_parted = count_by_place(unexplained_);
     for (ReplicaDifference& open : unexplained_) {
+      if (!open.auxiliary) open.n_parted = n_parted.at(open.place);
       const bool stopped = averages_.may_end_in(open.place.wrapper, open.interval, open.tensor);
       if (stopped && trained_alone(open, names)) continue;
       explainer.explain(open);
@@ -91,7 +102,9 @@ class ReplicasEqual final : public Law {
 
   void observe(const Event& event, RankRange who, const NameTable& names) {
     loads_.on_event(event, who);
-    if (const auto* state = std::get_if<StateEvent>(&event.body)) {
+    if (const auto* snapshot = std::get_if<SnapshotEvent>(&event.body)) {
+      reads_.on_event(event, *snapshot, who);
+    } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
       on_state(event, *state, who, names);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
@@ -143,6 +156,7 @@ class ReplicasEqual final : public Law {
   // Ranks never come back to an earlier synchronising forward once all have passed it.
   void forget_before(const StepPlace& here) {
     steps_.forget_before(here);
+    reads_.forget_before(here.wrapper, here.opt);
     rewritten_.forget_before(here.wrapper, here.sync, [&](std::int32_t sync) {
       return steps_.keeps_any_of(here.wrapper, sync);
     });
@@ -156,31 +170,42 @@ class ReplicasEqual final : public Law {
       return;
     }
     const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(alignment.layout));
-    std::size_t n_differ = 0;
-    for (std::size_t i = 0; i < layout.size(); ++i)
-      n_differ += ballot.minority(i).empty() ? 0U : 1U;
+    std::vector<std::size_t> differ;
     for (std::size_t i = 0; i < layout.size(); ++i) {
-      std::vector<Rank> ranks = ballot.minority(i);
-      if (ranks.empty() || wrappers_.ignored(alignment.wrapper, layout[i], names)) continue;
-      if (!reported_.insert({alignment.wrapper, layout[i]}).second) continue;
-      Finding finding;
-      finding.attempt = alignment.wrapper.attempt;
-      finding.event = name_of(static_cast<StatePoint>(alignment.what));
-      finding.tensor = names.text(layout[i]);
-      finding.ranks = std::move(ranks);
-      finding.step = ballot.majority_opt();
-      const StepPlace place{alignment.wrapper, alignment.sync, ballot.majority_opt()};
-      steps_.keep(place);
-      unexplained_.push_back(
-          {.finding = std::move(finding),
-           .place = place,
-           .tensor = layout[i],
-           .opts_differ = ballot.opts_differ(),
-           .is_one_of_many = n_differ * 2 <= std::max<std::size_t>(layout.size(), 2),
-           .auxiliary = auxiliary_.contains(alignment.layout),
-           .n_equal = rewritten_.n_equal(alignment.wrapper, layout[i], names),
-           .interval = averages_.common_interval(alignment.wrapper)});
+      const bool meant = wrappers_.ignored(alignment.wrapper, layout[i], names);
+      if (!meant && !ballot.minority(i).empty()) differ.push_back(i);
     }
+    for (const std::size_t i : differ) {
+      if (!reported_.insert({alignment.wrapper, layout[i]}).second) continue;
+      ReplicaDifference open = difference(alignment, ballot, layout[i], names);
+      open.finding.ranks = ballot.minority(i);
+      open.is_of_few = differ.size() * 2 <= layout.size();
+      unexplained_.push_back(std::move(open));
+    }
+  }
+
+  ReplicaDifference difference(const AlignmentKey& alignment,
+                               const Ballot& ballot,
+                               NameId tensor,
+                               const NameTable& names) {
+    const StepPlace place{alignment.wrapper, alignment.sync, ballot.majority_opt()};
+    steps_.keep(place);
+    reads_.keep(place.wrapper, place.opt);
+    Finding finding;
+    finding.attempt = alignment.wrapper.attempt;
+    finding.event = name_of(static_cast<StatePoint>(alignment.what));
+    finding.tensor = names.text(tensor);
+    finding.step = place.opt;
+    const std::int32_t n_equal = rewritten_.n_equal(alignment.wrapper, tensor, names);
+    return {.finding = std::move(finding),
+            .place = place,
+            .tensor = tensor,
+            .opts_differ = ballot.opts_differ(),
+            .auxiliary = auxiliary_.contains(alignment.layout),
+            .n_equal = n_equal,
+            // Parts of a tensor do not tell.
+            .was_put_right = n_equal >= 0 && whole_,
+            .interval = averages_.common_interval(alignment.wrapper)};
   }
 
   /// Whether the ranks parted because nothing was meant to keep them together: the step used
@@ -207,6 +232,7 @@ class ReplicasEqual final : public Law {
   }
 
   std::int32_t n_ranks_;
+  bool whole_;
   Wrappers wrappers_;
   ForwardKinds forwards_;
   Counter counter_;
@@ -217,6 +243,7 @@ class ReplicasEqual final : public Law {
   Starts starts_;
   Rewritten rewritten_;
   Loads loads_;
+  UnevenReads reads_;
   std::set<std::uint32_t> auxiliary_;  // Layouts.
   std::vector<ReplicaDifference> unexplained_;
   std::set<std::pair<WrapperKey, NameId>> reported_;

@@ -1,6 +1,7 @@
 // Why replicas differ, as far as what happened before shows it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include "lockstep/laws/rules/detail/parameters/rewritten.h"
 #include "lockstep/laws/rules/detail/parameters/starts.h"
 #include "lockstep/laws/rules/detail/parameters/step_evidence.h"
+#include "lockstep/laws/rules/detail/parameters/uneven_reads.h"
 
 namespace lockstep::laws {
 
@@ -20,11 +22,13 @@ struct ReplicaDifference {
   Finding finding;
   StepPlace place;
   NameId tensor = kNoName;
-  bool opts_differ = false;     ///< Ranks met here with different numbers of steps.
-  bool is_one_of_many = false;  ///< Most tensors of its layout are equal.
-  bool auxiliary = false;       ///< The program keeps it equal by itself.
-  std::int32_t n_equal = -1;    ///< Steps that were finished where it was last equal.
-  std::int32_t interval = 0;    ///< Between two averages of the parameters.
+  bool opts_differ = false;    ///< Ranks met here with different numbers of steps.
+  bool is_of_few = false;      ///< Most tensors of its layout are equal.
+  std::size_t n_parted = 1;    ///< Tensors that began to differ where it did, itself included.
+  bool auxiliary = false;      ///< The program keeps it equal by itself.
+  std::int32_t n_equal = -1;   ///< Steps that were finished where it was last equal.
+  bool was_put_right = false;  ///< A step has left it equal, whatever it was at the start.
+  std::int32_t interval = 0;   ///< Between two averages of the parameters.
 };
 
 /// What is known of a run when its differences are explained: at the end, since some evidence is
@@ -38,6 +42,7 @@ class DifferenceExplainer {
     const Rewritten& rewritten;
     const StepEvidences& steps;
     const Loads& loads;
+    const UnevenReads& reads;
     std::int32_t n_ranks = 0;
     const NameTable& names;
   };
@@ -64,6 +69,8 @@ class DifferenceExplainer {
                       ReplicaDifference& open,
                       bool post_differs,
                       bool used_differs) const;
+  /// Of a tensor that differs although all that goes into its update was equal.
+  static Cause cause_of_update(const ReplicaDifference& open);
   Cause cause_of_gradients(const StepEvidence& evidence,
                            ReplicaDifference& open,
                            bool post_differs) const;
