@@ -8,7 +8,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
-#include "lockstep/laws/rules/detail/padded_evaluations.h"
+#include "lockstep/laws/rules/detail/samples/padded_evaluations.h"
 #include "lockstep/laws/rules/metric_formula.h"
 
 namespace lockstep::laws {

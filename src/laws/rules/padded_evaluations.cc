@@ -1,4 +1,4 @@
-#include "lockstep/laws/rules/detail/padded_evaluations.h"
+#include "lockstep/laws/rules/detail/samples/padded_evaluations.h"
 
 #include <string>
 
