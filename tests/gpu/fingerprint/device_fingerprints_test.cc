@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -109,7 +108,7 @@ void expect_sketches_of_the_host(DeviceFingerprints& prints, std::byte* memory) 
                                                    {halves.data(), DType::kF16},
                                                    {brain.data(), DType::kBF16}};
     for (const auto& [data, dtype] : kinds) {
-      std::memcpy(memory, data, static_cast<std::size_t>(n * size_of(dtype)));
+      std::copy_n(static_cast<const std::byte*>(data), n * size_of(dtype), memory);
       const auto ticket = prints.ask({memory, n, dtype, true}, {});
       prints.launch();
       expect_alike(prints.read(ticket), fingerprint_of(data, n, dtype), n);

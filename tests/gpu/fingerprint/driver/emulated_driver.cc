@@ -128,7 +128,10 @@ int cuLaunchKernel(void* /*function*/,
 
 int cuStreamSynchronize(void* stream) {
   if (machine().contexts.empty()) return kNoContext;
-  if (fails("wait")) return kIllegalAddress;
+  if (fails("wait")) {
+    machine().queued.clear();  // After such an error a device runs nothing.
+    return kIllegalAddress;
+  }
   for (const auto& [batch, n_blocks] : machine().queued[stream]) run(batch, n_blocks);
   machine().queued.erase(stream);
   return kSuccess;
