@@ -40,8 +40,10 @@ def source_of(iterator: Any) -> str:
 def most_batches(iterator: Any) -> int:
     """Of how many batches the values are looked at: of a stream that workers read, of two of each, since these may be
     the same."""
-    stream = iterator._dataset_kind != dataloader._DatasetKind.Map
-    return max(MOST_BATCHES, 2 * min(iterator._num_workers, MOST_WORKERS)) if stream else MOST_BATCHES
+    if iterator._dataset_kind == dataloader._DatasetKind.Map:
+        return MOST_BATCHES
+    workers: int = min(iterator._num_workers, MOST_WORKERS)
+    return max(MOST_BATCHES, 2 * workers)
 
 
 def _layers(sampler: Any) -> list[Any]:
