@@ -30,13 +30,15 @@ class Unloaded:
     def __init__(self) -> None:
         self._texts: dict[int, tuple[weakref.ref[torch.nn.Module], str]] = {}
 
-    def loaded(self, module: torch.nn.Module, names: list[str], place: tuple[str, int]) -> None:
-        own = set(module.state_dict())
+    def loaded(self, module: torch.nn.Module, names: list[str], result: Any, place: tuple[str, int]) -> None:
+        """`result`: what load_state_dict returned. Where nothing was loaded it names all that the model has: asking the model
+        itself would run its hooks, which may communicate."""
         for part in module.modules():
             known = self._texts.get(id(part))
             if known is not None and known[0]() is part:  # Not another one that was given the same place.
                 del self._texts[id(part)]
-        if not names or not own or own & set(names):
+        own, unexpected = set(getattr(result, "missing_keys", ())), getattr(result, "unexpected_keys", ())
+        if not names or not own or len(unexpected) < len(names):
             return
         self._texts[id(module)] = (weakref.ref(module), _text(names, own, place))
 
@@ -62,7 +64,7 @@ def install(recorder: Recorder) -> None:
         def load_state_dict(self: torch.nn.Module, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
             result = real(self, state_dict, *args, **kwargs)
             place = site_here()
-            recorder.quietly(SEAM, lambda: unloaded.loaded(self, list(state_dict), place))
+            recorder.quietly(SEAM, lambda: unloaded.loaded(self, list(state_dict), result, place))
             return result
         return load_state_dict
 

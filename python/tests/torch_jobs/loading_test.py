@@ -4,6 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 from forked import run_job
 from torch import nn
 
@@ -26,10 +27,17 @@ def names(module: nn.Module) -> list[str]:
     return list(module.state_dict())
 
 
+def load(unloaded: Unloaded, module: nn.Module, given: list[str], place: tuple[str, int] = PLACE) -> None:
+    """As PyTorch itself answers."""
+    own = module.state_dict()
+    result = module.load_state_dict({name: own.get(name, torch.zeros(1)) for name in given}, strict=False)
+    unloaded.loaded(module, given, result, place)
+
+
 def texts_after(*loads: tuple[nn.Module, list[str]]) -> list[str]:
     unloaded = Unloaded()
     for module, given in loads:
-        unloaded.loaded(module, given, PLACE)
+        load(unloaded, module, given)
     return unloaded.texts()
 
 
@@ -72,16 +80,16 @@ def test_a_program_that_tries_other_names_next_has_loaded_them() -> None:
 
 def test_a_model_that_is_gone_at_the_end_is_spoken_of() -> None:
     unloaded = Unloaded()
-    unloaded.loaded(body(), ["a"], PLACE)
+    load(unloaded, body(), ["a"])
     for _ in range(100):  # Some are given its place in memory.
         module = body()
-        unloaded.loaded(module, names(module), PLACE)
+        load(unloaded, module, names(module))
     assert len(unloaded.texts()) == 1
 
 
 def test_a_place_that_is_not_known_is_left_out() -> None:
     unloaded, module = Unloaded(), body()
-    unloaded.loaded(module, ["a"], ("", 0))
+    load(unloaded, module, ["a"], ("", 0))
     assert unloaded.texts() == ["load_state_dict(strict=False) was given one name, 'a', none of which the model has"]
 
 
@@ -113,3 +121,14 @@ def test_every_rank_says_at_its_end_that_nothing_was_loaded(target: str, n_said:
         assert line.startswith(f"lockstep: rank {rank}: load_state_dict(strict=False) at ")
         assert line.endswith("job.py:11 was given 2 names, such as '0.weight', none of which the model has; "
                              "with 'module.' in front it has 2: nothing was loaded")
+
+
+def test_a_model_is_not_asked_for_its_state() -> None:
+    """A sharded model would gather it."""
+    class Gathering(nn.Linear):
+        def state_dict(self, *args: object, **kwargs: object) -> dict[str, torch.Tensor]:
+            raise AssertionError("a collective")
+
+    unloaded, module = Unloaded(), Gathering(2, 3)
+    unloaded.loaded(module, ["a"], module.load_state_dict({"a": torch.zeros(1)}, strict=False), PLACE)
+    assert len(unloaded.texts()) == 1
