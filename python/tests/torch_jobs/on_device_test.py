@@ -59,7 +59,7 @@ torch.manual_seed(5)
 model = DistributedDataParallel(nn.Sequential(
     nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, 300), nn.Linear(300, 3)))
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-for step in range(4):
+for step in range({steps}):
     with model.no_sync():
         model(torch.randn(6, 2, 8, 8)).square().mean().backward()
     model(torch.randn(6, 2, 8, 8)).square().mean().backward()
@@ -76,14 +76,26 @@ recorder.Pen, recorder.streams = Pen, lambda: (lambda index: 16)
 NO_DRIVER = "recorder.Pen, recorder.streams = Pen, lambda: (lambda index: 16)"
 REFUSED = "recorder.Pen, recorder.streams = Pen, lambda: 'this one has no CUDA'"
 OLD_DRIVER = DEVICE.replace("eager", "module")
+PATIENT = f'''
+import threading, time
+driver = ctypes.CDLL("{DRIVER}")
+
+def release():
+    while True:
+        driver.emulated_driver_release()
+        time.sleep(0.001)
+
+threading.Thread(target=release, daemon=True).start()
+torch.nn.utils.clip_grad_norm_ = lambda *arguments: None
+''' + DEVICE.replace("eager", "patient")
 LATE = DEVICE.replace("eager", "")
 
 
-def recorded(scratch: Path, setup: str) -> list[list[dict[str, Any]]]:
+def recorded(scratch: Path, setup: str, steps: int = 4) -> list[list[dict[str, Any]]]:
     """The events of each rank."""
     scratch.mkdir()
     script = scratch / "job.py"
-    script.write_text(JOB.replace("{setup}", setup))
+    script.write_text(JOB.replace("{setup}", setup).replace("{steps}", str(steps)))
     ran = run_job(script, 2, scratch / "trace", scratch)
     assert ran.codes == [0, 0] and not ran.troubles, ran.output
     ranks = []
@@ -129,6 +141,11 @@ def test_a_device_gives_the_digests_of_the_host(tmp_path: Path, on_host: list[li
 def test_what_a_device_computes_too_late_is_noticed(tmp_path: Path, on_host: list[list[dict[str, Any]]]) -> None:
     """The twin: a device that reads gradients when it is waited for, not when it was asked."""
     assert without_sketches(recorded(tmp_path / "job", LATE)) != without_sketches(on_host)
+
+
+def test_other_threads_go_on_while_a_device_is_waited_for(tmp_path: Path) -> None:
+    """A collective that never returns must not stop what watches for it. One step: each event takes a second here."""
+    assert len(with_digests(recorded(tmp_path / "job", PATIENT, steps=1))[0]) > 5
 
 
 def test_what_is_captured_into_a_graph_has_no_values(tmp_path: Path) -> None:

@@ -2,12 +2,18 @@
 // as a stream may run it: when it is waited for. So a caller that reads before reads nothing. With EMULATED_DRIVER=eager in
 // the environment it runs at once, as stream order has it for what the host does to the tensors meanwhile.
 //
+// With `patient` a wait lasts until another thread of the program calls emulated_driver_release(), or a second; a wait in
+// which none does fails unless it follows one in which one did.
+//
 // EMULATED_DRIVER=init, device, module, memory, launch or wait makes that call fail. With `capturing` all work is being
 // captured into a graph, with `implicit` that of another stream is.
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "lockstep/gpu/fingerprint/chunk.h"
@@ -40,11 +46,25 @@ struct Machine {
   std::map<void*, std::vector<std::pair<Batch, unsigned>>> queued;
   std::vector<void*> contexts;
   int context = 0;  // Its address is the handle.
+  std::map<void*, bool> drained;
+  std::atomic<bool> released = false;
 };
 
 Machine& machine() {
   static Machine one;
   return one;
+}
+
+/// Whether others may run: a wait in which none did must follow one in which they could.
+bool lets_others_run(void* stream) {
+  bool& drained = machine().drained[stream];
+  machine().released = false;
+  for (int i = 0; i < 100 && !machine().released; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  const bool well = machine().released || drained;
+  drained = machine().released;
+  return well;
 }
 
 }  // namespace
@@ -118,7 +138,7 @@ int cuLaunchKernel(void* /*function*/,
     return kUnknown;
   }
   const auto& batch = *static_cast<const Batch*>(arguments[0]);
-  if (is("eager")) {
+  if (is("eager") || is("patient")) {
     run(batch, grid_x);
   } else {
     machine().queued[stream].emplace_back(batch, grid_x);
@@ -128,6 +148,7 @@ int cuLaunchKernel(void* /*function*/,
 
 int cuStreamSynchronize(void* stream) {
   if (machine().contexts.empty()) return kNoContext;
+  if (is("patient") && !lets_others_run(stream)) return kUnknown;
   if (fails("wait")) {
     machine().queued.clear();  // After such an error a device runs nothing.
     return kIllegalAddress;
@@ -136,6 +157,8 @@ int cuStreamSynchronize(void* stream) {
   machine().queued.erase(stream);
   return kSuccess;
 }
+
+void emulated_driver_release() { machine().released = true; }
 
 int cuStreamIsCapturing(void* /*stream*/, int* status) {
   if (machine().contexts.empty()) return kNoContext;
