@@ -32,6 +32,13 @@ FLOORS = {
 }
 
 
+# Packages whose headers lie where no compiler looks by itself, but on a system that has them installed: what a room
+# links by the first part of what it includes.
+PACKAGES = {"fmt": ("fmt::fmt",), "Eigen": ("Eigen3::Eigen",), "nlohmann": ("nlohmann_json::nlohmann_json",),
+            "toml++": ("tomlplusplus::tomlplusplus",), "CLI": ("CLI11::CLI11",), "gloo": ("gloo",),
+            "boost": ("Boost::headers", "Boost::fiber")}
+
+
 @dataclass
 class Room:
     name: str  # As DEPS names it: "tensor", "sim/fiber".
@@ -39,6 +46,8 @@ class Room:
     about: str = ""
     deps: list = field(default_factory=list)
     private_deps: list = field(default_factory=list)
+    links: list = field(default_factory=list)  # Libraries of others.
+    private_links: list = field(default_factory=list)
     front_door: list = field(default_factory=list)  # Headers of include/lockstep it implements.
     built: bool = True
 
@@ -116,6 +125,18 @@ def unnamed(tree):
         said.add((user.name, used.name, public))
         key = "DEPS" if public else "PRIVATE_DEPS"
         yield f"{where}: includes {used.name}, which {user.name} does not name in {key}"
+
+
+def unlinked(tree):
+    """Includes of packages that the including room does not link: they compile only where the system has them."""
+    include = re.compile(r"^[ \t]*#[ \t]*include[ \t]*<([^/>]+)/", re.MULTILINE)
+    for path, text in tree.files.items():
+        room = tree.room_of(path)
+        for package in sorted(set(include.findall(text)) & set(PACKAGES)) if room else []:
+            public = path.endswith(HEADERS) and "/detail/" not in path
+            if not set(PACKAGES[package]) & set(room.links + ([] if public else room.private_links)):
+                key = "LINKS" if public else "PRIVATE_LINKS"
+                yield f"{path}: includes {package}, and {room.name} does not name {PACKAGES[package][0]} in {key}"
 
 
 def unused(tree):
@@ -250,7 +271,7 @@ def stale(tree, page):
         yield f"{PAGE}: the table or the picture is not what rooms.py update writes"
 
 
-CHECKS = (homeless, lost_includes, unnamed, unused, against_directions, cycles, crowded)
+CHECKS = (homeless, lost_includes, unnamed, unlinked, unused, against_directions, cycles, crowded)
 
 
 def complaints(tree, page, lint_rules):

@@ -4,8 +4,8 @@ fire."""
 import unittest
 
 from rooms import (MOST_CONCEPTS, Room, Tree, against_directions, complaints, crowded, cycles, homeless,
-                   lost_includes, needed, page_parts, picture, stale, table, unlinted, unnamed, unused,
-                   with_parts)
+                   lost_includes, needed, page_parts, picture, stale, table, unlinked, unlinted, unnamed,
+                   unused, with_parts)
 
 
 def tree(files, **rooms):
@@ -38,6 +38,17 @@ class RoomRulesTest(unittest.TestCase):
     def test_headers_in_detail_need_a_private_name_only(self):
         files = {"src/a/a.h": "", "src/b/detail/b.h": USES_A}
         self.assertEqual(list(unnamed(tree(files, a=("", ""), b=("", "a")))), [])
+
+    def test_a_package_that_is_included_and_not_linked_is_reported(self):
+        files = {"src/a/a.h": "#include <fmt/core.h>\n", "src/a/a.cc": "#include <fmt/core.h>\n#include <sys/stat.h>\n"}
+
+        def found(**links):
+            return list(unlinked(Tree([Room("a", "src/a", **links)], files)))
+
+        self.assertEqual(found(), ["src/a/a.h: includes fmt, and a does not name fmt::fmt in LINKS",
+                                   "src/a/a.cc: includes fmt, and a does not name fmt::fmt in PRIVATE_LINKS"])
+        self.assertEqual(len(found(private_links=["fmt::fmt"])), 1)
+        self.assertEqual(found(links=["fmt::fmt"]), [])
 
     def test_a_room_that_is_named_and_not_included_is_reported(self):
         files = {"src/a/a.h": "", "src/b/b.cc": ""}
