@@ -5,7 +5,7 @@
 what builds wheels. Where that is missing it says why and exits with 77, which ctest counts as skipped.
 
 What tests and the programs that they run leave among temporary files is removed at the end. What Lockstep leaves there
-fails the suite.
+fails the suite. So does a process that is left where all tests passed at once; each is named, and killed.
 
 A test of `torch` or `virtual` that fails is run once more, by itself: PyTorch on Gloo aborts some of its ranks as they end
 (docs/pytorch.md), and deadlines of jobs pass on a machine that stands still. It is named, with what it said the first time;
@@ -13,7 +13,10 @@ what fails twice has failed.
 """
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -25,6 +28,8 @@ SKIPPED = 77
 TORCH = "torch-2.15.0"
 AGAIN = ("torch", "virtual")  # Suites whose tests start ranks of PyTorch.
 FAILED = 1  # Of pytest: tests ran, and some failed.
+PATIENCE_S = 15.0  # A loader's workers look every 5 s whether their rank is still there.
+PR_SET_CHILD_SUBREAPER = 36
 SUITES = ("core", "torch", "virtual", "types", "wheel", "soak")
 
 
@@ -53,10 +58,49 @@ def left_in(scratch: Path) -> list[str]:
     return left
 
 
+def adopt_orphans() -> None:
+    """What loses its parent becomes a child of this process, which would not see it otherwise."""
+    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def run(words: list[str], environment: dict[str, str], folder: Path | None = None) -> int:
+    """Returns the exit code. Waits for adopted processes, too: tests ask whether a process is gone."""
+    process = subprocess.Popen(words, env=environment, cwd=folder)
+    while True:
+        ended, status = os.wait()
+        if ended == process.pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+            return process.returncode
+
+
+def children() -> dict[int, str]:
+    """Those of this process that run: what each is, and in which call of the kernel it waits."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            name, _, rest = (path / "stat").read_text().rpartition(")")
+            state, parent = rest.split()[:2]
+            if int(parent) == os.getpid() and state != "Z":
+                words = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found[int(path.name)] = f"{name.partition('(')[2]}, {words[:200]}, waits in {(path / 'wchan').read_text()}"
+    return found
+
+
+def processes_left() -> list[str]:
+    """What still runs after a while, named and killed. A reader of this one's output would wait for them."""
+    end = time.monotonic() + PATIENCE_S
+    while (left := children()) and time.monotonic() < end:
+        time.sleep(0.1)
+    for process in left:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    return [f"process {process}: {what}" for process, what in left.items()]
+
+
 def again(words: list[str], environment: dict[str, str]) -> int:
     """Runs what failed once more. Returns pytest's exit code of that."""
     print("\nFAILED, and run once more by themselves:", flush=True)
-    code = subprocess.run([*words, "--last-failed", "--last-failed-no-failures", "none", "-v"], env=environment).returncode
+    code = run([*words, "--last-failed", "--last-failed-no-failures", "none", "-v"], environment)
     print("all of them passed the second time" if code == 0 else "some failed twice", flush=True)
     return code
 
@@ -88,6 +132,7 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
         return skip(f"{interpreter} has no {module}")
     if what == "types":
         environment["MYPYPATH"] = str(HERE.parent)
+    adopt_orphans()
     # Short paths: sockets of multiprocessing lie below, and the path of a socket has at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as scratch:
         environment["TMPDIR"] = scratch  # PyTorch's launcher, compilers and killed processes leave much.
@@ -96,13 +141,18 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
         if what in AGAIN:
             commands[what] += ["-o", f"cache_dir={scratch}/cache"]
         words = [*commands[what], *arguments]
-        code = subprocess.run(words, env=environment, cwd=HERE.parent if what == "types" else None).returncode
+        code = run(words, environment, HERE.parent if what == "types" else None)
+        running = processes_left()
+        is_clean = code == 0
         if code == FAILED and what in AGAIN:
             code = again(words, environment)
+            running += processes_left()
         left = left_in(Path(scratch))
     if left:
         print("Lockstep left:", *left, file=sys.stderr)
-    return code or bool(left)
+    if running:
+        print("left running:", *running, sep="\n  ", file=sys.stderr)
+    return code or bool(left) or (is_clean and bool(running))
 
 
 if __name__ == "__main__":

@@ -283,6 +283,34 @@ TEST(EpochReshuffledTest, NamesRanksWithTheirOwnSeed) {
   EXPECT_EQ(id_of(result.findings[0].cause), "sampler-seed-differs");
 }
 
+/// Passes of two ranks that name these epochs, each with a step and the order of its name.
+std::vector<Advice> advice_on_names(std::initializer_list<std::int32_t> epochs, bool steps = true) {
+  Epochs job(2);
+  for (const std::int32_t rank : {0, 1}) {
+    for (const std::int32_t epoch : epochs) {
+      job.begin(rank, epoch, job.make(24, 12, 7U + static_cast<std::uint64_t>(epoch)));
+      if (steps) job.consume(rank, {rank});
+    }
+  }
+  return check("epoch-reshuffled", job.stream).advice;
+}
+
+TEST(EpochReshuffledTest, AdvisesALoopThatSetsTheEpochAtItsEnd) {
+  const std::vector<Advice> advice = advice_on_names({0, 0, 1, 2});
+  ASSERT_EQ(advice.size(), 1U);
+  EXPECT_EQ(advice[0].id, "A-epoch-set-late");
+  EXPECT_NE(advice[0].message.find("epoch 0, the second from step 1"), std::string::npos);
+  EXPECT_EQ(advice_on_names({4, 4, 5}).size(), 1U) << "resumed";
+}
+
+TEST(EpochReshuffledTest, AnEpochThatIsBegunAgainIsNotSetLate) {
+  EXPECT_TRUE(advice_on_names({0, 1, 2}).empty());
+  EXPECT_TRUE(advice_on_names({0, 0}).empty()) << "nothing shows how the loop goes on";
+  EXPECT_TRUE(advice_on_names({0, 1, 1, 2}).empty()) << "not the first";
+  EXPECT_TRUE(advice_on_names({0, 0, 1, 1, 2, 2}).empty()) << "two passes per epoch";
+  EXPECT_TRUE(advice_on_names({0, 0, 1}, false).empty()) << "no step: a look at the data";
+}
+
 /// A private stream's states by rank, worker and epoch.
 struct Streams {
   explicit Streams(std::int32_t n_ranks) : stream(n_ranks) {}

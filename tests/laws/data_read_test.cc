@@ -1,5 +1,6 @@
 // samples-covered on what ranks read where ids of samples cannot say it, written by hand.
 #include <array>
+#include <gmock/gmock.h>
 
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@ namespace {
 
 using testing::check;
 using testing::DdpJob;
+using ::testing::HasSubstr;
 
 using Digests = std::vector<std::uint64_t>;
 
@@ -89,8 +91,9 @@ TEST(DataReadTest, OnlyRanksWhoseGradientsAreAveragedAreJudged) {
   EXPECT_TRUE(read({.of_rank = {{5, 6}}}).findings.empty());
 }
 
-/// What each rank's sampler divides, pass by pass.
-LawResult divide(const std::vector<Digests>& of_rank) {
+/// What each rank's sampler divides, pass by pass, and the samples that each rank reads of its first.
+LawResult divide(const std::vector<Digests>& of_rank,
+                 const std::vector<std::vector<std::int64_t>>& read = {}) {
   DdpJob job(static_cast<std::int32_t>(of_rank.size()));
   for (std::int32_t rank = 0; rank < job.n_ranks(); ++rank) {
     for (const std::uint64_t digest : of_rank[static_cast<std::size_t>(rank)]) {
@@ -102,6 +105,10 @@ LawResult divide(const std::vector<Digests>& of_rank) {
                                .digest = digest});
       job.at(rank).opt += 4;
     }
+    if (read.empty()) continue;
+    job.stream.add(rank,
+                   SampleEvent{.split = job.stream.name("train"),
+                               .ids = read[static_cast<std::size_t>(rank)]});
   }
   return check("samples-covered", job.stream);
 }
@@ -119,6 +126,20 @@ TEST(DataReadTest, PassesOverRowsAreComparedOneByOne) {
   const LawResult result = divide({{5, 6}, {5, 7}});
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].step, 4);
+}
+
+TEST(DataReadTest, RowsOfWhichNoSampleIsReadByTwoRanksMayBeShares) {
+  const LawResult shares = divide({{5}, {9}}, {{0, 4}, {1, 5}});
+  ASSERT_EQ(shares.findings.size(), 1U);
+  EXPECT_EQ(shares.findings[0].cause, Cause::kNone);
+  EXPECT_EQ(shares.findings[0].field, "rows");
+  EXPECT_THAT(shares.findings[0].message, HasSubstr("the sampler divides it once more"));
+
+  const auto cause = [](const LawResult& result) { return result.findings.at(0).cause; };
+  EXPECT_EQ(cause(divide({{5}, {9}}, {{0, 4}, {1, 4}})), Cause::kSplitLeak) << "one is shared";
+  EXPECT_EQ(cause(divide({{5}, {5}, {9}}, {{0, 4}, {1, 5}, {2, 6}})), Cause::kSplitLeak)
+      << "two ranks divide the same rows";
+  EXPECT_EQ(cause(divide({{5}, {9}})), Cause::kSplitLeak) << "nothing is known of what was read";
 }
 
 /// First passes over a data set that nothing divides: the samples of each rank, and what its set holds.
@@ -250,7 +271,7 @@ struct Holds {
   std::uint64_t later = 0;    ///< Order and classes of another data set, after it; 0: none.
 };
 
-LawResult hold(const std::vector<Holds>& of_rank) {
+LawResult hold(const std::vector<Holds>& of_rank, std::string_view split = "train") {
   DdpJob job(static_cast<std::int32_t>(of_rank.size()));
   for (std::int32_t rank = 0; rank < job.n_ranks(); ++rank) {
     const Holds& own = of_rank[static_cast<std::size_t>(rank)];
@@ -258,7 +279,7 @@ LawResult hold(const std::vector<Holds>& of_rank) {
     const auto add = [&](DataPart part, std::uint64_t digest) {
       job.stream.add(rank,
                      DataEvent{.part = part,
-                               .split = job.stream.name("train"),
+                               .split = job.stream.name(split),
                                .source = job.stream.name("distributed"),
                                .digest = digest});
     };
@@ -285,6 +306,18 @@ TEST(DataReadTest, RanksThatHoldTheSameSamplesInAnotherOrderAreNamed) {
 TEST(DataReadTest, RanksThatHoldOtherSamplesHaveDataOfTheirOwn) {
   EXPECT_EQ(hold({{5, 1}, {6, 2}}).verdict, Verdict::kHolds);
   EXPECT_EQ(hold({{5, 1}, {5, 2}, {6, 3}}).verdict, Verdict::kHolds);
+}
+
+TEST(DataReadTest, RanksThatDivideOtherSamplesAreAdvised) {
+  const LawResult result = hold({{5, 1}, {5, 2}, {6, 3}});
+  ASSERT_EQ(result.advice.size(), 1U);
+  EXPECT_EQ(result.advice[0].id, "A-divided-twice");
+  EXPECT_THAT(result.advice[0].message, HasSubstr("train split: the ranks' data sets do not hold"));
+  EXPECT_EQ(hold({{5, 1, 7}, {6, 2, 8}}).advice.size(), 1U) << "classes that differ as well";
+
+  EXPECT_TRUE(hold({{5, 1}, {5, 2}}).advice.empty()) << "a matter of order";
+  EXPECT_TRUE(hold({{5, 1, 7}, {6, 2, 7}}).advice.empty()) << "a matter of classes";
+  EXPECT_TRUE(hold({{5, 1}, {6, 2}}, "eval").advice.empty());
 }
 
 TEST(DataReadTest, RanksThatNumberTheClassesOfTheSameSamplesDifferentlyAreNamed) {

@@ -2,6 +2,7 @@
 may draw random numbers."""
 from __future__ import annotations
 
+import os
 import zlib
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -163,7 +164,7 @@ def _together(parts: list[torch.Tensor]) -> torch.Tensor:
 
 def _numbers_of(value: Any, size: int) -> torch.Tensor | None:
     if type(value) in (list, tuple) and len(value) == size and all(map(_is_plain, value)):
-        return torch.tensor([zlib.crc32(repr(entry).encode("utf-8", "surrogatepass")) for entry in value])
+        return torch.tensor([zlib.crc32(name.encode("utf-8", "surrogatepass")) for name in _names_of(value)])
     in_memory = f"{type(value).__module__}.{type(value).__name__}" == "numpy.ndarray"  # Not in a file, as numpy.memmap.
     if in_memory and value.ndim > 0 and len(value) == size:
         try:
@@ -180,6 +181,15 @@ def _numbers_of(value: Any, size: int) -> torch.Tensor | None:
     for column in words.unbind(1):
         numbers = _mixed(numbers * 31 + column)
     return numbers
+
+
+def _names_of(entries: list[Any] | tuple[Any, ...]) -> list[str]:
+    """Of files: below the folder that they have in common, since each rank may have a copy in a folder of its own."""
+    if not all(isinstance(entry, (str, PurePath)) for entry in entries):
+        return [repr(entry) for entry in entries]
+    names = [str(entry) for entry in entries]
+    start = os.path.commonprefix(names).rfind("/") + 1
+    return [name[start:] for name in names]
 
 
 def _mixed(numbers: torch.Tensor) -> torch.Tensor:

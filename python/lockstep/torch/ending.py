@@ -97,8 +97,19 @@ class Watch:
     def _listen(self) -> None:
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             signal.signal(signal.SIGTERM, self._on_term)
-        previous = signal.set_wakeup_fd(self.waker, warn_on_full_buffer=False)
-        if previous != -1:  # An event loop listens already.
+        self._exchange_listener(-1, self.waker)  # An event loop may listen already.
+        os.register_at_fork(after_in_child=self._leave)
+
+    def _leave(self) -> None:
+        """In a fork, such as a helper that the program ends by a signal: what this process is sent is not the rank's."""
+        if signal.getsignal(signal.SIGTERM) == self._on_term:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        self._exchange_listener(self.waker, -1)
+
+    @staticmethod
+    def _exchange_listener(old: int, new: int) -> None:
+        previous = signal.set_wakeup_fd(new, warn_on_full_buffer=False)
+        if previous != old:
             signal.set_wakeup_fd(previous)
 
     def _on_term(self, number: int, _frame: FrameType | None) -> None:

@@ -140,7 +140,7 @@ HEALTHY = (
     "accumulation.py", "accumulation_reduced.py", "average.py", "averages_averaged.py",
     "batch_divided_by_hand.py", "batch_norm_eval.py", "batches_by_length_divided.py", "bucket_view.py", "checkpointing.py", "classes_sorted.py", "clean.py", "cleared_by_hand.py",
     "clipped_then_changed.py", "clipping.py", "compiled.py", "draws_some.py", "early_stop.py", "files_sorted.py", "find_unused.py", "frozen.py", "gan.py", "head_averaged.py",
-    "gather_own_first.py", "gather_times_ranks.py", "gather_with_grad.py", "inner_optimizer.py", "iterable.py", "join.py",
+    "gather_own_first.py", "gather_times_ranks.py", "gather_with_grad.py", "helper_ended.py", "inner_optimizer.py", "iterable.py", "join.py",
     "join_batch_norm.py", "join_epochs.py", "local_dropout.py", "local_sgd.py", "logged.py", "micro_weighted.py", "mixed_precision.py", "monitored.py",
     "noise_by_sample.py", "norm_of_all.py", "own_data.py", "post_local_sgd.py", "own_shards.py", "random_split.py",
     "rank0_saves.py", "seeded_workers.py", "sequences_divided.py", "shards_padded.py", "sharpness_aware.py", "static_graph.py", "sub_groups.py", "sum_in_autograd.py", "sum_times_ranks.py",
@@ -154,7 +154,7 @@ UNWRAPPED = {
     "averaged_sums.py": "reduced-once", "averaged_unused.py": "collectives-match",
     "outer_optimizer.py": "collectives-match", "sharded_by_hand.py": "collectives-match"}
 # Advice that a healthy script must not get.
-UNDESERVED = ("A-batch-norm-uneven", "A-batches-repeat", "A-buffer-replaced", "A-coverage", "A-losses-differ",
+UNDESERVED = ("A-batch-norm-uneven", "A-batches-repeat", "A-buffer-replaced", "A-coverage", "A-divided-twice", "A-losses-differ",
               "A-order-comes-apart", "A-other-divisor", "A-padding-counted", "A-same-gradients", "A-unwrapped")
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
 

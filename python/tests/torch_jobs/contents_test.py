@@ -114,6 +114,22 @@ def test_the_same_samples_in_another_order_are_the_same_samples(make: Callable[[
     assert not same_order(make(plain), make(ORDER))
 
 
+@pytest.mark.parametrize("as_path", [str, Path])
+def test_a_copy_of_the_files_in_another_folder_holds_the_same_samples(as_path: Callable[[str], Any]) -> None:
+    names = ["cat/1.png", "cat/2.png", "dog/1.png"]
+
+    def held(folder: str, names: list[str]) -> torch.Tensor:
+        found = entries_of(Listed([as_path(folder + name) for name in names]))
+        assert found is not None
+        return found.numbers
+
+    assert torch.equal(held("/data/0/", names), held("/data/1/", names))
+    assert torch.equal(held("0/", names), held("", names))
+    assert len(set(held("0/", names).tolist())) == 3
+    assert not torch.equal(held("0/", names), held("0/", ["cat/1.png", "cat/2.png", "dog/2.png"]))
+    assert not torch.equal(held("0/", ["a-1", "a-3"]), held("0/", ["a-2", "a-4"]))  # No part of a name is left out.
+
+
 def test_samples_are_told_apart_by_all_that_they_have() -> None:
     labels = torch.zeros(10)
     labels[4] = 1.0

@@ -2,6 +2,8 @@
 under torchrun takes ten seconds of imports, this takes half a second."""
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import os
 import runpy
 import signal
@@ -24,6 +26,7 @@ from ports import reserved_ports  # noqa: E402
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 LIMIT_S = 60.0
 GRACE_S = 5.0
+ASKED_WHERE = signal.SIGUSR2  # A process of a job writes where it is.
 SILENT_S = 3.5  # Nothing is recorded and hardly anything computed for that long: the ranks wait for each other.
 HARDLY_S = 0.1  # Seconds of a rank's processor: what looks after its recording takes less in that time.
 
@@ -43,6 +46,7 @@ def _be_a_rank(script: Path, arguments: tuple[str, ...], folder: Path | None, ou
     os.dup2(log, 1)
     os.dup2(log, 2)
     sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")  # Not those of pytest.
+    faulthandler.register(ASKED_WHERE, file=2)  # Loaders' workers, too: they are forks.
     sys.argv = [str(script), *arguments]
     recorder = None
     code = 0
@@ -112,6 +116,8 @@ def _wait_for(children: dict[int, int], folder: Path | None) -> list[int]:
         is_over = failing.look(any(codes)) > GRACE_S if any(codes) else silence.lasts(alive)
         if alive and not is_ended and (is_over or running.look(True) > LIMIT_S):
             is_ended = True
+            _signal(alive | _below(alive), ASKED_WHERE)  # For a test that did not expect this.
+            time.sleep(0.2)
             _signal(alive, signal.SIGTERM)
         if alive and ending.look(is_ended) > 10 and is_ended:
             _signal(alive, signal.SIGKILL)
@@ -120,7 +126,19 @@ def _wait_for(children: dict[int, int], folder: Path | None) -> list[int]:
 
 def _signal(children: set[int], number: int) -> None:
     for child in children:
-        os.kill(child, number)
+        with contextlib.suppress(ProcessLookupError):  # It has ended, and is not a child of this process.
+            os.kill(child, number)
+
+
+def _below(processes: set[int]) -> set[int]:
+    """Their children that are as they were forked: what has started another program may not expect the signal."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            parent = int(path.read_text().rpartition(")")[2].split()[1])
+            if parent in processes and (path.parent / "exe").readlink() == Path(f"/proc/{parent}/exe").readlink():
+                found.add(int(path.parent.name))
+    return found
 
 
 class Silence:

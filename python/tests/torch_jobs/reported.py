@@ -77,6 +77,8 @@ ROWS = {
         Expected("collectives-match", "dtype-redop-root-mismatch", field="dtype"),
         Expected("decisions-uniform", "resume-path-disagrees", ranks=(1,))),
     "rng_shared_skewed": Row(None, Expected("rng-scopes", "rng-not-shared", 2, (1,))),
+    # Data sets that differ may be meant to.
+    "sharded_twice": Row(None, advice="A-divided-twice"),
     # On Gloo the two groups meet under one name, and not every rank gets as far as to say which it has made.
     "subgroup_asymmetric": Row(
         Expected("collectives-match", "subgroup-on-some-ranks", field="members", says="one of ranks 0, 3"), ranks=4),

@@ -1,7 +1,7 @@
 #include "lockstep/laws/rules/data_read.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <string>
@@ -30,16 +30,12 @@ void DataRead::on_event(const Event& event) {
     return on_samples(event, *samples);
   const auto* data = std::get_if<DataEvent>(&event.body);
   if (data == nullptr || data->digest == 0) return;
-  const Place place{event.at.attempt, data->split};
+  const SplitPlace place{event.at.attempt, data->split};
   const std::int32_t rank = to_int(event.rank);
   ++n_checked_;
-  if (data->part == DataPart::kRows) {
-    const std::int32_t nth = n_divided_[{place, rank}]++;
-    const std::array<std::uint64_t, 1> words = {data->digest};
-    rows_[{place, nth}].add(event, words);
-    return;
-  }
-  if (data->part != DataPart::kBatch && data->part != DataPart::kSet) return on_held(event, *data);
+  if (data->part == DataPart::kRows) return rows_.on_pass(event, *data);
+  if (data->part != DataPart::kBatch && data->part != DataPart::kSet)
+    return held_.add(event, *data);
   // Only where the gradients of all ranks are averaged: others may share out one model.
   const WrapEvent* const wrap = wrappers_.find(wrapper_of(event.at));
   if (wrap == nullptr || wrap->group != 0 || wrap->n_ranks < 2) return;
@@ -50,47 +46,6 @@ void DataRead::on_event(const Event& event) {
     batches.step = event.at.opt;
   }
   batches.digests.push_back(data->digest);
-}
-
-// Of each rank the first data set counts.
-void DataRead::on_held(const Event& event, const DataEvent& data) {
-  Held& held = held_[{event.at.attempt, data.split}][to_int(event.rank)];
-  std::uint64_t& digest = data.part == DataPart::kEntries ? held.entries
-                          : data.part == DataPart::kOrder ? held.order
-                                                          : held.classes;
-  if (data.part == DataPart::kEntries) ++held.n_sets;
-  if (held.n_sets > 1) return;
-  digest = data.digest;
-  held.step = event.at.opt;
-}
-
-// Ranks with other samples have data of their own, or name what they have after themselves.
-std::optional<Finding> DataRead::other_order(const Place& place,
-                                             const HeldByRank& by_rank,
-                                             const NameTable& names) {
-  const Held& first = by_rank.begin()->second;
-  bool same_samples = first.entries != 0;
-  bool same_but_classes = first.classes != 0;
-  Finding finding;
-  for (const auto& [rank, held] : by_rank) {
-    if (held.order == 0) return std::nullopt;  // It died on the way.
-    same_samples = same_samples && held.entries == first.entries;
-    same_but_classes = same_but_classes && held.classes == first.classes;
-    if (held.order != first.order) finding.ranks.push_back(Rank{rank});
-  }
-  if (finding.ranks.empty() || (!same_samples && !same_but_classes)) return std::nullopt;
-  finding.attempt = place.attempt;
-  finding.event = "data";
-  finding.field = same_but_classes ? "classes" : "order";
-  finding.step = first.step;
-  finding.cause = same_but_classes ? Cause::kClassesDiffer : Cause::kDataOrderDiffers;
-  finding.message = with_split(
-      place.split,
-      names,
-      same_but_classes ? "numbers the classes of the same samples in another order than rank 0"
-                       : "holds the samples of the data set in another order than rank "
-                         "0, so equal indices are different samples");
-  return finding;
 }
 
 void DataRead::on_pass(const Event& event, const DataEvent& data, std::int32_t n_ranks) {
@@ -106,6 +61,7 @@ void DataRead::on_pass(const Event& event, const DataEvent& data, std::int32_t n
 
 void DataRead::on_samples(const Event& event, const SampleEvent& samples) {
   later_.on_samples(event, samples);
+  rows_.on_samples(event, samples);
   const auto place = passes_.find({event.at.attempt, samples.split});
   if (place == passes_.end()) return;
   const auto pass = place->second.find(to_int(event.rank));
@@ -179,7 +135,7 @@ DataRead::Sharing DataRead::sharing_of(const PassesByRank& by_rank, const NameTa
   return overlap(by_rank) ? Sharing::kParts : Sharing::kNone;
 }
 
-std::optional<Finding> DataRead::shared_samples(const Place& place,
+std::optional<Finding> DataRead::shared_samples(const SplitPlace& place,
                                                 const PassesByRank& by_rank,
                                                 const NameTable& names) {
   const Sharing sharing = sharing_of(by_rank, names);
@@ -234,7 +190,7 @@ std::optional<std::int64_t> DataRead::repeats(const BatchesByRank& by_rank,
   return alike ? n : std::nullopt;
 }
 
-Finding DataRead::same_batches(const Place& place,
+Finding DataRead::same_batches(const SplitPlace& place,
                                const BatchesByRank& by_rank,
                                const NameTable& names) {
   Finding finding;
@@ -251,24 +207,8 @@ Finding DataRead::same_batches(const Place& place,
   return finding;
 }
 
-Finding DataRead::other_rows(const Place& place, const Ballot& ballot, const NameTable& names) {
-  Finding finding;
-  finding.attempt = place.attempt;
-  finding.event = "data";
-  finding.field = "rows";
-  finding.step = ballot.majority_opt();
-  finding.ranks = ballot.minority(0);
-  finding.message = with_split(place.split,
-                               names,
-                               "divides another subset of the data set among the ranks than the "
-                               "others do: samples that one rank holds out are trained on by "
-                               "another, and some by none");
-  finding.cause = Cause::kSplitLeak;
-  return finding;
-}
-
 std::optional<Finding> DataRead::undivided(const Worlds& worlds, const NameTable& names) const {
-  const auto have_all = [&](const Place& place, std::size_t n_known) {
+  const auto have_all = [&](const SplitPlace& place, std::size_t n_known) {
     const std::int32_t n_ranks = worlds.of(place.attempt);
     return is_train_split(names.text(place.split)) && n_ranks > 1 &&
            static_cast<std::int64_t>(n_known) >= n_ranks;
@@ -285,38 +225,39 @@ std::optional<Finding> DataRead::undivided(const Worlds& worlds, const NameTable
 }
 
 std::vector<Finding> DataRead::findings(const Worlds& worlds, const NameTable& names) const {
-  std::vector<Finding> findings;
-  std::set<NameId> reported;
-  for (const auto& [key, ballot] : rows_) {
-    const Place& place = key.first;
-    if (ballot.unanimous() || !reported.insert(place.split).second) continue;
-    findings.push_back(other_rows(place, ballot, names));
-  }
-  for (const auto& [place, by_rank] : held_) {
-    if (std::optional<Finding> finding = other_order(place, by_rank, names))
-      findings.push_back(*std::move(finding));
-  }
+  std::vector<Finding> findings = rows_.findings(names);
+  std::ranges::move(held_.findings(names), std::back_inserter(findings));
   if (std::optional<Finding> finding = undivided(worlds, names))
     findings.push_back(*std::move(finding));
   return findings;
 }
 
+std::optional<Advice> DataRead::batches_repeat(const SplitPlace& place,
+                                               const BatchesByRank& by_rank,
+                                               const NameTable& names) {
+  const std::optional<std::int64_t> n = repeats(by_rank, names);
+  if (!n) return std::nullopt;
+  const std::string times = std::to_string(*n);
+  return Advice{
+      "A-batches-repeat",
+      with_split(place.split,
+                 names,
+                 "each batch of the stream comes " + times +
+                     " times on end, value by value, on every rank. If a loader has " + times +
+                     " workers, each of them reads all that its rank does, and the stream is to be "
+                     "divided among them as well (get_worker_info()); unless batches are repeated "
+                     "on purpose")};
+}
+
 std::vector<Advice> DataRead::advice(const NameTable& names) const {
   std::vector<Advice> advice = later_.advice(names);
+  if (std::optional<Advice> divided_twice = held_.advice(names))
+    advice.push_back(*std::move(divided_twice));
   for (const auto& [place, by_rank] : batches_) {
     if (!is_train_split(names.text(place.split))) continue;
-    const std::optional<std::int64_t> n = repeats(by_rank, names);
-    if (!n) continue;
-    advice.push_back(
-        {"A-batches-repeat",
-         with_split(place.split,
-                    names,
-                    "each batch of the stream comes " + std::to_string(*n) +
-                        " times on end, value by value, on every rank. If a loader has " +
-                        std::to_string(*n) +
-                        " workers, each of them reads all that its rank does, and the stream is to "
-                        "be divided among them as well (get_worker_info()); unless batches are "
-                        "repeated on purpose")});
+    std::optional<Advice> repeat = batches_repeat(place, by_rank, names);
+    if (!repeat) continue;
+    advice.push_back(*std::move(repeat));
     break;
   }
   return advice;

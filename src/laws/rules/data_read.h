@@ -2,7 +2,6 @@
 // that nothing divides among them.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -11,7 +10,10 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/finding.h"
 #include "lockstep/laws/rules/detail/samples/batch_repeats.h"
+#include "lockstep/laws/rules/detail/samples/divided_rows.h"
+#include "lockstep/laws/rules/detail/samples/held_sets.h"
 #include "lockstep/laws/rules/detail/samples/later_passes.h"
+#include "lockstep/laws/rules/detail/samples/split_place.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {
@@ -36,12 +38,6 @@ class DataRead {
   std::int64_t n_checked() const { return n_checked_; }
 
  private:
-  struct Place {
-    std::int32_t attempt = 0;
-    NameId split = kNoName;
-    friend auto operator<=>(const Place&, const Place&) = default;
-  };
-
   /// The batches that one rank has consumed.
   struct Batches {
     NameId source = kNoName;
@@ -63,18 +59,6 @@ class DataRead {
 
   using PassesByRank = std::map<std::int32_t, FirstPass>;
 
-  /// What one rank holds of a data set that a pass divides.
-  struct Held {
-    std::uint64_t entries = 0;  ///< In any order.
-    std::uint64_t order = 0;
-    std::uint64_t classes = 0;  ///< The order, with classes numbered as they come; 0: no classes.
-    std::int32_t step = 0;
-    std::int32_t n_sets = 0;  ///< Data sets so far: those after the first do not count.
-  };
-
-  using HeldByRank = std::map<std::int32_t, Held>;
-
-  void on_held(const Event& event, const DataEvent& data);
   void on_pass(const Event& event, const DataEvent& data, std::int32_t n_ranks);
   void on_samples(const Event& event, const SampleEvent& samples);
   enum class Sharing : std::uint8_t;
@@ -83,28 +67,26 @@ class DataRead {
   static bool overlap(const PassesByRank& by_rank);
   static Sharing sharing_of_own(const PassesByRank& by_rank);
   static Sharing sharing_of(const PassesByRank& by_rank, const NameTable& names);
-  static std::optional<Finding> shared_samples(const Place& place,
+  static std::optional<Finding> shared_samples(const SplitPlace& place,
                                                const PassesByRank& by_rank,
                                                const NameTable& names);
   static bool are_same(const BatchesByRank& by_rank);
   static std::optional<std::int64_t> repeats(const BatchesByRank& by_rank, const NameTable& names);
-  static Finding same_batches(const Place& place,
+  static Finding same_batches(const SplitPlace& place,
                               const BatchesByRank& by_rank,
                               const NameTable& names);
 
-  static std::optional<Finding> other_order(const Place& place,
-                                            const HeldByRank& by_rank,
-                                            const NameTable& names);
-  static Finding other_rows(const Place& place, const Ballot& ballot, const NameTable& names);
+  static std::optional<Advice> batches_repeat(const SplitPlace& place,
+                                              const BatchesByRank& by_rank,
+                                              const NameTable& names);
   std::optional<Finding> undivided(const Worlds& worlds, const NameTable& names) const;
 
   Wrappers wrappers_;
   LaterPasses later_;
-  std::map<Place, BatchesByRank> batches_;
-  std::map<Place, PassesByRank> passes_;
-  std::map<Place, HeldByRank> held_;
-  std::map<std::pair<Place, std::int32_t>, std::int32_t> n_divided_;  // Passes, by place and rank.
-  std::map<std::pair<Place, std::int32_t>, Ballot> rows_;             // By place and pass.
+  HeldSets held_;
+  DividedRows rows_;
+  std::map<SplitPlace, BatchesByRank> batches_;
+  std::map<SplitPlace, PassesByRank> passes_;
   std::int64_t n_checked_ = 0;
 };
 

@@ -53,10 +53,13 @@ class EpochReshuffled final : public Law {
     for (const auto& [key, ballot] : ballots_) judge(key, ballot);
     ballots_.clear();
     for (auto& [key, repeat] : repeats_) findings_.push_back(to_finding(key, repeat));
-    return conclude(kEpochReshuffled,
-                    std::move(findings_),
-                    n_checked_,
-                    "epoch events of a shuffling sampler from two ranks or of two epochs");
+    LawResult result =
+        conclude(kEpochReshuffled,
+                 std::move(findings_),
+                 n_checked_,
+                 "epoch events of a shuffling sampler from two ranks or of two epochs");
+    add_advice(result);
+    return result;
   }
 
  private:
@@ -68,10 +71,22 @@ class EpochReshuffled final : public Law {
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
+  using Place = std::tuple<std::int32_t, std::int32_t, NameId>;  // Rank, attempt, split.
+
   struct LastEpoch {
     std::int32_t epoch = 0;
     std::uint64_t generator_key = 0;
     std::uint64_t order_digest = 0;
+    std::int32_t step = 0;
+    std::int32_t nth = 0;
+  };
+
+  /// The epochs of one rank as a loop names them that sets each at its end: 0, 0, 1, 2, ...
+  struct Late {
+    std::int32_t epoch = 0;
+    std::int32_t step = 0;   ///< When the second pass of that name began.
+    bool goes_on = false;    ///< Others came, one further each.
+    bool otherwise = false;  ///< Others came that were not.
   };
 
   struct Repeat {
@@ -85,12 +100,14 @@ class EpochReshuffled final : public Law {
                                const EpochEvent& epoch,
                                const NameTable& names) {
     if (!is_train_split(names.text(epoch.split))) return;
-    const auto place = std::tuple(to_int(event.rank), event.at.attempt, epoch.split);
-    const LastEpoch now{event.at.epoch, epoch.generator_key, epoch.order_digest};
+    const Place place(to_int(event.rank), event.at.attempt, epoch.split);
+    LastEpoch now{event.at.epoch, epoch.generator_key, epoch.order_digest, event.at.opt};
     const auto [known, is_first] = last_.try_emplace(place, now);
     if (is_first) return;
     const LastEpoch before = known->second;
+    now.nth = before.nth + 1;
     known->second = now;
+    note_name(place, before, now);
     if (before.epoch == now.epoch) return;  // Begun again, not the next one.
     const bool keyed = is_ours(names.text(epoch.sampler));
     const bool comparable = epoch.dataset_size >= kOrdersMeanSomething;
@@ -99,6 +116,37 @@ class EpochReshuffled final : public Law {
     const bool same_key = keyed && before.generator_key == now.generator_key;
     const bool same_order = comparable && before.order_digest == now.order_digest;
     if (same_key || same_order) note_repeat(event, epoch, keyed && !same_key);
+  }
+
+  // A second pass by the name of the first may be begun again on purpose, from the old state. Then the passes
+  // after it do not show a loop that is always one epoch late.
+  void note_name(const Place& place, const LastEpoch& before, const LastEpoch& now) {
+    if (now.nth == 1) {
+      const bool same = before.epoch == now.epoch && before.generator_key == now.generator_key &&
+                        before.order_digest == now.order_digest;
+      if (same && before.step < now.step) late_[place] = {.epoch = now.epoch, .step = now.step};
+      return;
+    }
+    const auto found = late_.find(place);
+    if (found == late_.end()) return;
+    const bool is_next = now.epoch == before.epoch + 1;
+    found->second.goes_on = found->second.goes_on || is_next;
+    found->second.otherwise = found->second.otherwise || !is_next;
+  }
+
+  void add_advice(LawResult& result) const {
+    for (const auto& [place, late] : late_) {
+      if (!late.goes_on || late.otherwise) continue;
+      const std::string epoch = std::to_string(late.epoch);
+      result.advice.push_back(
+          {"A-epoch-set-late",
+           "two passes in succession are epoch " + epoch + ", the second from step " +
+               std::to_string(late.step) +
+               ", and read the data in one order; each pass after them is one epoch further. A "
+               "loop that calls set_epoch(epoch) at the end of its body does that: the call is to "
+               "come before the pass. Unless the first epoch was done again on purpose"});
+      return;
+    }
   }
 
   void note_repeat(const Event& event, const EpochEvent& epoch, bool key_differs) {
@@ -146,7 +194,8 @@ class EpochReshuffled final : public Law {
   Worlds worlds_;
   std::map<std::tuple<std::int32_t, std::int32_t, NameId, std::int32_t>, std::int32_t> passes_;
   std::map<Key, Ballot> ballots_;
-  std::map<std::tuple<std::int32_t, std::int32_t, NameId>, LastEpoch> last_;
+  std::map<Place, LastEpoch> last_;
+  std::map<Place, Late> late_;
   std::map<std::pair<std::int32_t, NameId>, Repeat> repeats_;
   std::set<std::pair<std::int32_t, NameId>> reported_;
   std::vector<Finding> findings_;

@@ -148,6 +148,25 @@ void worker_seed_clones_ranks(RankContext& rank, Form form) {
   }
 }
 
+// The epoch is set at the end of the loop's body: the second one has the order of the first.
+void epoch_set_late(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  data::DistributedSampler sampler(rank, {.size = 24});
+  for (std::int64_t epoch = 0; epoch < 3; ++epoch) {
+    if (form.fixed) sampler.set_epoch(epoch);
+    std::vector<std::int64_t> mine;
+    sampler.indices(mine);
+    for (std::size_t i = 0; i < mine.size(); i += 4) {
+      const auto first = mine.begin() + static_cast<std::ptrdiff_t>(i);
+      train_step(ddp, optimizer, rows_of(rank, std::vector<std::int64_t>(first, first + 4)));
+    }
+    if (!form.fixed) sampler.set_epoch(epoch);
+  }
+}
+
 // Three samples on two ranks: the mean over ranks of the ranks' means counts rank 1's only sample
 // as much as rank 0's two.
 void avg_of_avgs(RankContext& rank, Form form) {
@@ -196,6 +215,9 @@ std::vector<Bug> data_bugs() {
       {.id = "worker-seed-clones-ranks",
        .program = worker_seed_clones_ranks,
        .expected = {.law = "rng-scopes", .cause = "rng-same-dropout", .ranks = {0, 1}}},
+      {.id = "epoch-set-late",
+       .program = epoch_set_late,
+       .expected = {.law = "A-epoch-set-late", .says = "the second from step 3"}},
       {.id = "avg-of-avgs",
        .program = avg_of_avgs,
        .expected = {.law = "metric-true", .cause = "prereduced-metric"},

@@ -1,13 +1,13 @@
 // Passes that ranks divided among themselves by one order, and passes after which they no longer do.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <vector>
 
 #include "lockstep/laws/finding.h"
+#include "lockstep/laws/rules/detail/samples/split_place.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {
@@ -29,12 +29,6 @@ class LaterPasses {
   std::vector<Advice> advice(const NameTable& names) const;
 
  private:
-  struct Place {
-    std::int32_t attempt = 0;
-    NameId split = kNoName;
-    friend auto operator<=>(const Place&, const Place&) = default;
-  };
-
   /// What one rank has read in one pass.
   struct Reading {
     NameId source = kNoName;
@@ -79,7 +73,7 @@ class LaterPasses {
                                      const Passes& passes);
   static void end_pass(std::int32_t nth, Passes& passes);
 
-  std::map<Place, Passes> passes_;
+  std::map<SplitPlace, Passes> passes_;
 };
 
 }  // namespace lockstep::laws

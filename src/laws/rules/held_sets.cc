@@ -1,0 +1,82 @@
+#include "lockstep/laws/rules/detail/samples/held_sets.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "lockstep/laws/detail/alignment.h"
+
+namespace lockstep::laws {
+
+void HeldSets::add(const Event& event, const DataEvent& data) {
+  Held& held = held_[{event.at.attempt, data.split}][to_int(event.rank)];
+  std::uint64_t& digest = data.part == DataPart::kEntries ? held.entries
+                          : data.part == DataPart::kOrder ? held.order
+                                                          : held.classes;
+  if (data.part == DataPart::kEntries) ++held.n_sets;
+  if (held.n_sets > 1) return;
+  digest = data.digest;
+  held.step = event.at.opt;
+}
+
+std::optional<Finding> HeldSets::other_order(const SplitPlace& place,
+                                             const HeldByRank& by_rank,
+                                             const NameTable& names) {
+  const Held& first = by_rank.begin()->second;
+  bool same_samples = first.entries != 0;
+  bool same_but_classes = first.classes != 0;
+  Finding finding;
+  for (const auto& [rank, held] : by_rank) {
+    if (held.order == 0) return std::nullopt;  // It died on the way.
+    same_samples = same_samples && held.entries == first.entries;
+    same_but_classes = same_but_classes && held.classes == first.classes;
+    if (held.order != first.order) finding.ranks.push_back(Rank{rank});
+  }
+  if (finding.ranks.empty() || (!same_samples && !same_but_classes)) return std::nullopt;
+  finding.attempt = place.attempt;
+  finding.event = "data";
+  finding.field = same_but_classes ? "classes" : "order";
+  finding.step = first.step;
+  finding.cause = same_but_classes ? Cause::kClassesDiffer : Cause::kDataOrderDiffers;
+  finding.message =
+      std::string(names.text(place.split)) + " split: " +
+      (same_but_classes
+           ? "numbers the classes of the same samples in another order than rank 0"
+           : "holds the samples of the data set in another order than rank 0, so equal indices are "
+             "different samples");
+  return finding;
+}
+
+std::vector<Finding> HeldSets::findings(const NameTable& names) const {
+  std::vector<Finding> findings;
+  for (const auto& [place, by_rank] : held_) {
+    if (std::optional<Finding> finding = other_order(place, by_rank, names))
+      findings.push_back(*std::move(finding));
+  }
+  return findings;
+}
+
+bool HeldSets::hold_other_samples(const HeldByRank& by_rank) {
+  const Held& first = by_rank.begin()->second;
+  return std::ranges::any_of(by_rank, [&](const auto& entry) {
+    const bool same_but_classes = first.classes != 0 && entry.second.classes == first.classes;
+    return entry.second.entries != first.entries && !same_but_classes;
+  });
+}
+
+std::optional<Advice> HeldSets::advice(const NameTable& names) const {
+  for (const auto& [place, by_rank] : held_) {
+    if (!is_train_split(names.text(place.split)) || !hold_other_samples(by_rank)) continue;
+    return Advice{
+        "A-divided-twice",
+        std::string(names.text(place.split)) +
+            " split: the ranks' data sets do not hold the same samples, and a sampler divides each "
+            "of them among the ranks, so in an epoch a rank reads a part of its own set and "
+            "nothing reads the rest. If each set is its rank's share already, leave out that "
+            "sampler; if all ranks are to hold one set, let them read it from the same files, or "
+            "make it from one seed"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::laws
