@@ -43,7 +43,19 @@ void StepRecord::prepare(Recorder& recorder, const OptimizerView& view) {
   for (std::size_t i = 0; i < marks_.size(); ++i) {
     if (marks_[i].trained) part_of(marks_[i].wrapper).indices.push_back(i);
   }
-  for (Part& part : parts_) name_part(part, view.state);
+  for (Part& part : parts_) {
+    part.first = part.indices.front();
+    put_in_order(part.indices, part.wrapper);
+    name_part(part, view.state);
+  }
+}
+
+// Ranks may list the same parameters in different orders. Their events must meet all the same, so those of a wrapper
+// come in the order in which wrapping named them.
+void StepRecord::put_in_order(std::span<std::size_t> indices, std::int32_t wrapper) const {
+  if (wrapper < 0) return;
+  const auto name = [this](std::size_t i) { return marks_[i].name; };
+  if (!std::ranges::is_sorted(indices, {}, name)) std::ranges::sort(indices, {}, name);
 }
 
 bool StepRecord::take_marks(std::span<const Variable> parameters, bool same_list) {
@@ -129,10 +141,13 @@ void StepRecord::record_group(const OptimizerView& view, std::size_t g, const Op
                        .values = values_};
   for (auto wrapper = next_wrapper(group, std::nullopt); wrapper;
        wrapper = next_wrapper(group, wrapper)) {
-    names_.clear();
+    indices_.clear();
     for (std::size_t i = group.first; i < group.end; ++i) {
-      if (marks_[i].wrapper == *wrapper) names_.push_back(name_of(i));
+      if (marks_[i].wrapper == *wrapper) indices_.push_back(i);
     }
+    put_in_order(indices_, *wrapper);
+    names_.clear();
+    for (const std::size_t i : indices_) names_.push_back(name_of(i));
     event.layout = names.intern_layout(names_);
     recorder_->record(event, *wrapper);
   }
@@ -187,7 +202,7 @@ void StepRecord::record_step(const OptimizerView& view, const StepOutcome& outco
     }
     const bool alone = !recorder_->take_reduced(part.wrapper) && !outcome.found_inf;
     recorder_->record_auxiliary(StatePoint::kStep, part.wrapper);
-    recorder_->record(StepEvent{.lr = lr_of(view.groups, part.indices.front()),
+    recorder_->record(StepEvent{.lr = lr_of(view.groups, part.first),
                                 .scale = outcome.scale,
                                 .found_inf = outcome.found_inf,
                                 .skipped = outcome.found_inf,

@@ -56,5 +56,15 @@ TEST(LossKindsTest, OnlyTheFirstLossOfATrainingCountsAndNoneWithADivisorOfItsOwn
   EXPECT_EQ(advised({{{"mse_loss"}}, {{"mse_loss"}, {"l1_loss"}}}), "");
 }
 
+TEST(LossKindsTest, WeightsThatAreNewForEachBatchAreFine) {
+  EXPECT_EQ(advised({{{"weighted 1"}, {"weighted 2"}}, {{"weighted 3"}, {"weighted 1"}}}), "");
+  EXPECT_EQ(advised({{{"weighted 1"}, {"weighted 2"}}, {{"weighted 3"}, {"weighted 3"}}}), "");
+  EXPECT_NE(advised({{{"weighted 1"}, {"weighted 1"}}, {{"weighted 3"}, {"weighted 3"}}}), "");
+  const LossReduction sum = LossReduction::kSum;
+  EXPECT_NE(advised({{{"weighted 1"}, {"weighted 2"}}, {{"weighted 3", sum}}})
+                .find("one (mean) on rank 0; one (sum) on rank 1"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -7,6 +7,7 @@ loss) and GradScaler.scale (which makes the loss another number).
 from __future__ import annotations
 
 import weakref
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +25,8 @@ SEAM = "gradients"
 SCALED_BY = "_lockstep_scale"  # On a loss that a scaler returned.
 _LOSSES = {"MseLossBackward0": "mse_loss", "L1LossBackward0": "l1_loss",
            "NllLossBackward0": "cross_entropy", "NllLoss2DBackward0": "cross_entropy"}
+MOST_WEIGHTED = 2  # Losses of a wrapper whose weights are read, which a GPU has to be waited for.
+MOST_CLASSES = 1 << 16
 # As nodes of PyTorch's own losses have them.
 _REDUCTIONS: dict[Any, LossReduction] = {1: LossReduction.MEAN, 2: LossReduction.SUM}
 
@@ -204,6 +207,19 @@ def _watch(gradients: Gradients, index: int, parameter: torch.nn.Parameter) -> l
     return handles
 
 
+def _name_of(recorder: Recorder, node: Any) -> str:
+    """Of the loss function; of a wrapper's first losses with what distinguishes weights of classes."""
+    name = _LOSSES.get(type(node).__name__, "loss")
+    weights = getattr(node, "_saved_weight" if name == "cross_entropy" else "_saved_pos_weight", None)
+    if weights is None or weights.dim() > 1 or weights.numel() > MOST_CLASSES:
+        return name
+    wrapper = recorder.current.wrapper
+    recorder.n_weighted[wrapper] += 1
+    if recorder.n_weighted[wrapper] > MOST_WEIGHTED:
+        return name
+    return f"{name} with class weights #{zlib.crc32(repr(weights.tolist()).encode()):08x}"
+
+
 def _write_loss(recorder: Recorder, roots: Any, seeded: bool) -> None:
     """What a backward starts from, where that is one number. `seeded`: the program says by what it is
     multiplied."""
@@ -212,7 +228,7 @@ def _write_loss(recorder: Recorder, roots: Any, seeded: bool) -> None:
         return
     value = root.item() / getattr(root, SCALED_BY, 1.0)
     node = root.grad_fn
-    name = _LOSSES.get(type(node).__name__, "loss")
+    name = _name_of(recorder, node)
     reduction = LossReduction.GIVEN
     if not seeded:
         reduction = _REDUCTIONS.get(getattr(node, "_saved_reduction", -1), LossReduction.GIVEN)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -83,6 +84,7 @@ class Recorder:
         self.averaging: Averaging | None = None
         self.in_flight: InFlight | None = None
         self.wrapping: Wrapping
+        self.n_weighted: Counter[int] = Counter()  # Losses with weights of classes, by wrapper.
         self.before_end: list[Callable[[], None]] = []
         self._troubles: set[str] = set()
 

@@ -36,6 +36,13 @@ class _Share:
         self._wires: list[tuple[int, list[torch.Tensor]]] | None = None
         self._layout: int | None = None
 
+    def put_in_order(self, nth: dict[int, int]) -> None:
+        """As the module has them, by their ids: ranks may list the same parameters in other orders, and their events must
+        meet all the same."""
+        self.named = dict(sorted(self.named.items(), key=lambda item: nth[id(item[1])]))
+        for names in self.groups.values():
+            names.sort(key=lambda name: nth[id(self.named[name])])
+
     @property
     def wires(self) -> list[tuple[int, list[torch.Tensor]]]:
         """Trained parameters that are small enough to be looked at in every window, in turn."""
@@ -113,6 +120,8 @@ class Stepping:
                     share = shares.setdefault(wrapper.index, _Share(wrapper))
                     share.named[name] = parameter
                     share.groups.setdefault(index, []).append(name)
+        for share in shares.values():
+            share.put_in_order({number: nth for nth, number in enumerate(owners)})
         return list(shares.values())
 
     def zeroed(self, optimizer: Any, to_none: bool) -> None:

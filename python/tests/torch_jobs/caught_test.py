@@ -138,7 +138,7 @@ BROKEN = {
 MEANT = {"buffers_not_broadcast.py": "broadcast0"}
 HEALTHY = (
     "accumulation.py", "accumulation_reduced.py", "average.py", "averages_averaged.py",
-    "batch_divided_by_hand.py", "batch_norm_eval.py", "batches_by_length_divided.py", "bucket_view.py", "checkpointing.py", "classes_sorted.py", "clean.py", "cleared_by_hand.py",
+    "batch_divided_by_hand.py", "batch_norm_eval.py", "batch_weighted.py", "batches_by_length_divided.py", "bucket_view.py", "checkpointing.py", "classes_sorted.py", "clean.py", "cleared_by_hand.py",
     "clipped_then_changed.py", "clipping.py", "compiled.py", "draws_some.py", "early_stop.py", "files_sorted.py", "find_unused.py", "frozen.py", "gan.py", "head_averaged.py",
     "gather_own_first.py", "gather_times_ranks.py", "gather_with_grad.py", "helper_ended.py", "inner_optimizer.py", "iterable.py", "join.py",
     "join_batch_norm.py", "join_epochs.py", "local_dropout.py", "local_sgd.py", "logged.py", "micro_weighted.py", "mixed_precision.py", "monitored.py",

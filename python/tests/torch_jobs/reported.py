@@ -70,6 +70,7 @@ ROWS = {
     # Whether the repeats are in the sum, no event shows.
     "padded_evaluation": Row(None, ranks=3, advice="A-padding-counted"),
     "param_replaced": Row(Expected("trained-set", "param-replaced", 1, tensor="weight (new)")),
+    "parameters_listed_otherwise": Row(Expected("optimizer-equal", "lr-per-rank", 0, (1,))),
     "partial_window": Row(Expected("trained-set", "partial-window", 1)),
     "priorities_per_rank": Row(None, advice="A-order-comes-apart"),
     # A file that is not there leaves no event: its consequence is named.
@@ -94,6 +95,8 @@ ROWS = {
     # Of a loss without a graph the backward is left out.
     "branch_no_graph": Row(Expected("progress", "nan-skip-one-rank", missing=(1,), ranks=(0,))),
     "checkpoint_decision_differs": Row(Expected("collectives-match", "rank0-only-collective", field="op")),
+    # Ranks may have classes of their own.
+    "class_weights_per_rank": Row(None, advice="A-losses-differ"),
     "cleared_on_one_rank": Row(
         Expected("replicas-equal", "cleared-before-step", 2, (1,), tensor="0.bias"), ranks=3),
     "clip_before_unscale": Row(Expected("norm-true", "clip-before-unscale", 0, (0, 1))),

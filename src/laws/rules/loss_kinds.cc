@@ -1,5 +1,6 @@
 #include "lockstep/laws/rules/detail/loss_kinds.h"
 
+#include <algorithm>
 #include <string>
 
 #include "lockstep/laws/report.h"
@@ -9,29 +10,46 @@ namespace lockstep::laws {
 void LossKinds::on_event(const Event& event) {
   const auto* loss = std::get_if<LossEvent>(&event.body);
   if (loss == nullptr || !loss->grad || event.at.wrapper < 0) return;
-  first_[wrapper_of(event.at)].try_emplace(to_int(event.rank),
-                                           Kind{loss->function, loss->reduction});
+  const Kind kind{loss->function, loss->reduction};
+  const auto [known, is_first] =
+      seen_[wrapper_of(event.at)].try_emplace(to_int(event.rank), Seen{kind, std::nullopt});
+  if (!is_first && !known->second.second) known->second.second = kind;
 }
 
 void LossKinds::on_cohort(const CohortEvent& event) {
-  const auto known = first_.find(wrapper_of(event.first->at));
-  if (known != first_.end() && std::ssize(known->second) >= event.n_ranks()) return;
+  const auto known = seen_.find(wrapper_of(event.first->at));
+  const bool settled = known != seen_.end() && std::ssize(known->second) >= event.n_ranks() &&
+                       std::ranges::all_of(known->second, [](const auto& own) {
+                         return own.second.second.has_value();
+                       });
+  if (settled) return;
   each(event, [this](const Event& own) { on_event(own); });
+}
+
+/// Whether a rank's second loss is of another function than its first.
+bool LossKinds::vary(const SeenByRank& by_rank) {
+  return std::ranges::any_of(by_rank, [](const auto& own) {
+    const Seen& seen = own.second;
+    return seen.second && seen.second->function != seen.first.function;
+  });
 }
 
 std::vector<Advice> LossKinds::advice(const NameTable& names) const {
   std::vector<Advice> advice;
-  for (const auto& [wrapper, by_rank] : first_) {
+  for (const auto& [wrapper, by_rank] : seen_) {
     std::map<Kind, std::vector<Rank>> sides;
-    for (const auto& [rank, kind] : by_rank) {
-      if (kind.reduction != LossReduction::kGiven) sides[kind].push_back(Rank{rank});
+    const bool varying = vary(by_rank);
+    for (const auto& [rank, seen] : by_rank) {
+      if (seen.first.reduction == LossReduction::kGiven) continue;
+      const NameId function = varying ? kNoName : seen.first.function;
+      sides[{function, seen.first.reduction}].push_back(Rank{rank});
     }
     if (sides.size() < 2) continue;
     std::string text;
     for (const auto& [kind, ranks] : sides) {
       text += text.empty() ? "" : "; ";
-      text += std::string(names.text(kind.function)) + " (" + std::string(name_of(kind.reduction)) +
-              ") on " + ranks_text(ranks);
+      text += kind.function == kNoName ? "one" : names.text(kind.function);
+      text += " (" + std::string(name_of(kind.reduction)) + ") on " + ranks_text(ranks);
     }
     advice.push_back({"A-losses-differ",
                       "the ranks' first backward passes start from different losses: " + text +

@@ -36,6 +36,7 @@ class StepRecord {
       : marks_(&memory),
         parts_(&memory),
         told_(&memory),
+        indices_(&memory),
         names_(&memory),
         values_(&memory),
         scratch_(&memory) {}
@@ -56,6 +57,7 @@ class StepRecord {
   struct Part {
     std::int32_t wrapper;
     std::pmr::vector<std::size_t> indices;
+    std::size_t first = 0;  ///< Of them, in the optimizer's own list.
     LayoutId names = kNoLayout;
     LayoutId state_names = kNoLayout;
   };
@@ -75,6 +77,7 @@ class StepRecord {
   /// Whether that changes what events call them or whose they are.
   bool take_marks(std::span<const Variable> parameters, bool same_list);
   Part& part_of(std::int32_t wrapper);
+  void put_in_order(std::span<std::size_t> indices, std::int32_t wrapper) const;
   NameId name_of(std::size_t i) const;
   void record_tensors(const OptimizerView& view, const Part& part);
   void name_part(Part& part, std::span<const StateList> state);
@@ -87,10 +90,11 @@ class StepRecord {
   std::pmr::vector<Mark> marks_;  // By parameter.
   std::size_t n_lists_ = 0;       // Of state.
   std::pmr::vector<Part> parts_;
-  std::pmr::vector<GroupOptions> told_;  // By group: the options that were recorded last.
-  std::pmr::vector<NameId> names_;       // Scratch.
-  std::pmr::vector<double> values_;      // Scratch.
-  WholeGradients used_;                  // Scratch.
+  std::pmr::vector<GroupOptions> told_;    // By group: the options that were recorded last.
+  std::pmr::vector<std::size_t> indices_;  // Scratch.
+  std::pmr::vector<NameId> names_;         // Scratch.
+  std::pmr::vector<double> values_;        // Scratch.
+  WholeGradients used_;                    // Scratch.
   std::pmr::vector<const Tensor*> scratch_;
 };
 

@@ -328,6 +328,18 @@ void parameter_nudged(RankContext& rank, Form form) {
   }
 }
 
+// Rank 1 lists the parameters in another order, as from a set, which does no harm; its learning rate does.
+void parameters_listed_otherwise(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  std::vector<Variable> parameters = model.parameters();
+  const bool other = rank.rank() == 1;
+  if (other) std::reverse(parameters.begin(), parameters.end());
+  optim::Adam optimizer(parameters, {.lr = other && !form.fixed ? 0.02 : 0.01});
+  for (std::int64_t step = 0; step < 4; ++step) train_step(ddp, optimizer, batch_of(rank, step));
+}
+
 }  // namespace
 
 std::vector<Bug> state_bugs() {
@@ -392,6 +404,9 @@ std::vector<Bug> state_bugs() {
        .program = corrupt_replica_ckpt,
        .expected =
            {.law = "optimizer-equal", .cause = "corrupt-replica-ckpt", .ranks = {1}, .step = 2}},
+      {.id = "parameters-listed-otherwise",
+       .program = parameters_listed_otherwise,
+       .expected = {.law = "optimizer-equal", .cause = "lr-per-rank", .ranks = {1}, .step = 0}},
   };
 }
 

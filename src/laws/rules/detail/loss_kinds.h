@@ -4,6 +4,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "lockstep/laws/detail/rank_wrapper_map.h"
@@ -15,6 +16,7 @@ namespace lockstep::laws {
 /// The first loss of each rank. Gradients are averaged with equal weights, so a loss that is a sum over its
 /// terms on one rank counts more than a mean on the others. Ranks may train different tasks on purpose, hence no
 /// law says that losses must be alike; one with a divisor of its own may weigh ranks on purpose, and is left out.
+/// The second loss shows whether a rank's own function varies, as where classes are weighed anew for each batch.
 class LossKinds {
  public:
   void on_event(const Event& event);
@@ -30,7 +32,16 @@ class LossKinds {
     friend auto operator<=>(const Kind&, const Kind&) = default;
   };
 
-  std::map<WrapperKey, std::map<std::int32_t, Kind>> first_;  // By rank.
+  struct Seen {
+    Kind first;
+    std::optional<Kind> second;
+  };
+
+  using SeenByRank = std::map<std::int32_t, Seen>;
+
+  static bool vary(const SeenByRank& by_rank);
+
+  std::map<WrapperKey, SeenByRank> seen_;
 };
 
 }  // namespace lockstep::laws
