@@ -113,4 +113,17 @@ std::optional<Miscount> Accumulation::check(const Found& found, const Rules& rul
   return miscounted_from({base, SketchSum()}, is);
 }
 
+bool Accumulation::explains(const Found& found) const {
+  if (!known || found.sketch == nullptr || !is_finite(*found.sketch)) return true;
+  return is_sum(found, added, false) || is_sum(found, sum_of(base, added), false);
+}
+
+bool Accumulation::is_unscaled_early(const Found& found, double scale) const {
+  SketchSum early = sum_of(base, before_last);
+  if (!known || early.n_terms == 0 || last.n_terms == 0) return false;
+  early.scale(1.0 / scale);
+  early.add(last);
+  return is_sum(found, early, false);
+}
+
 }  // namespace lockstep::laws

@@ -130,6 +130,48 @@ TEST(AccumulatedOnceTest, NamesTheStepThatUsesAKeptGradient) {
   EXPECT_EQ(finding.ranks, std::vector<Rank>{Rank{1}});
 }
 
+/// A step of two ranks whose losses are scaled by 8: contributions of 16 and 24, `found` before the reduction and `used`
+/// by the step; each micro-step is looked at, or only the reduction.
+LawResult scaled_step(double found, double used, bool each, double scale = 8.0) {
+  DdpJob job(2);
+  job.wrap();
+  for (const std::int32_t rank : {0, 1}) {
+    forget(job, rank);
+    job.forward(rank, false);
+    job.grad(rank, GradPoint::kInc, 16.0);
+    if (each) job.grad(rank, GradPoint::kPre, 16.0);
+    job.forward(rank, true);
+    job.grad(rank, GradPoint::kInc, 24.0);
+    job.grad(rank, GradPoint::kPre, found);
+    job.grad(rank, GradPoint::kPost, found);
+    job.grad(rank, GradPoint::kUsed, used);
+    job.stream.add(rank, StepEvent{.lr = 1.0, .scale = scale, .layout = job.layout()});
+  }
+  return accumulated(job);
+}
+
+TEST(AccumulatedOnceTest, NamesAScaleThatWasTakenOffBeforeTheLastContribution) {
+  for (const bool each : {true, false}) {
+    const LawResult result = scaled_step(16.0 / 8.0 + 24.0, 26.0, each);
+    ASSERT_EQ(result.findings.size(), 1U);
+    EXPECT_EQ(result.findings[0].field, "unscaled");
+    EXPECT_EQ(result.findings[0].cause, Cause::kNone);
+    EXPECT_EQ(result.findings[0].ranks, (std::vector{Rank{0}, Rank{1}}));
+    EXPECT_EQ(result.findings[0].step, 0);
+  }
+}
+
+TEST(AccumulatedOnceTest, AScaleThatIsTakenOffOnceIsFine) {
+  for (const bool each : {true, false}) {
+    EXPECT_EQ(scaled_step(40.0, 5.0, each).verdict, Verdict::kHolds) << "before the step";
+    EXPECT_EQ(scaled_step(40.0, 40.0, each).verdict, Verdict::kHolds) << "by the step";
+    EXPECT_EQ(scaled_step(26.0, 3.25, each).verdict, Verdict::kHolds)
+        << "once more, by the program";
+    EXPECT_EQ(scaled_step(30.0, 30.0, each).verdict, Verdict::kHolds) << "another factor";
+    EXPECT_EQ(scaled_step(26.0, 26.0, each, 1.0).verdict, Verdict::kHolds) << "no scaler";
+  }
+}
+
 TEST(AccumulatedOnceTest, HoldsForTheSumOfAllContributions) {
   Windows windows;
   windows.step({1.0}, 1.0);

@@ -85,6 +85,7 @@ ROWS = {
         Expected("collectives-match", "subgroup-on-some-ranks", field="members", says="one of ranks 0, 3"), ranks=4),
     "two_optimizer_leak": Row(Expected("accumulated-once", "zero-grad-forgotten", 1, tensor="weight")),
     "unfreeze_after_wrap": Row(Expected("trained-set", "unfreeze-after-wrap", 2, tensor="0.weight")),
+    "unscaled_mid_window": Row(Expected("accumulated-once", None, 0, (0, 1), tensor="0.bias", field="unscaled")),
     "worker_seed_clones_ranks": Row(
         Expected("rng-scopes", "rng-same-dropout", 0, (0, 1), tensor="data set, torch")),
     # Batches may be repeated on purpose.

@@ -2,6 +2,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "lockstep/laws/detail/alignment.h"
@@ -104,6 +105,7 @@ class AccumulatedOnce final : public Law {
       each_named(window, names.layout(clear->layout), names, [&](Tensor& t) {
         t.has.clear();
         t.miscount.reset();
+        t.odd.reset();
         t.cleared = window.evaluating && (t.trained || t.cleared);
         t.trained = t.added = false;
       });
@@ -116,12 +118,20 @@ class AccumulatedOnce final : public Law {
     }
   }
 
+  /// What was found instead of a sum, in a way that no miscount explains.
+  struct Odd {
+    Accumulation has;
+    Sketch sketch = {};
+    Found found = {};  ///< But for its sketch.
+  };
+
   struct Tensor {
     NameId name = kNoName;
     Accumulation has;
     std::uint64_t used = 0;  ///< Digest of what the next step uses.
     bool is_used = false;
     std::optional<Miscount> miscount{};  ///< Of a reduction since: no harm unless a step uses it.
+    std::optional<Odd> odd{};            ///< The first since the last step.
     // In this window:
     bool trained = false;  ///< A micro-step has contributed,
     bool added = false;    ///< an evaluation has,
@@ -150,7 +160,8 @@ class AccumulatedOnce final : public Law {
     kTwice,
     kLost,
     kEvaluationAdded,
-    kEvaluationCleared
+    kEvaluationCleared,
+    kUnscaledEarly
   };
 
   static Flaw flaw_of(Miscount how) {
@@ -226,6 +237,9 @@ class AccumulatedOnce final : public Law {
     const std::optional<Miscount> how =
         tensor.has.check(found, {.exact = exact_, .strict = strict, .immediate = immediate});
     if (how && !tensor.miscount) tensor.miscount = how;
+    if (!how && whole_ && !tensor.odd && !tensor.has.explains(found)) {
+      tensor.odd = Odd{tensor.has, grad.sketches[i], found};
+    }
     tensor.has.become(grad.sketches[i], grad.digests[i]);
   }
 
@@ -239,6 +253,7 @@ class AccumulatedOnce final : public Law {
   void on_step(const Event& event, Window& window, const StepEvent& step, const NameTable& names) {
     each_named(window, names.layout(step.layout), names, [&](Tensor& tensor) {
       note_flaws(event, window, tensor);
+      note_early(event, tensor, step);
       Accumulation& has = tensor.has;
       has.step();
       if (!tensor.is_used) return has.clear();
@@ -258,6 +273,17 @@ class AccumulatedOnce final : public Law {
     if (tensor.miscount && !explained) note(event, tensor.name, flaw_of(*tensor.miscount));
     tensor.miscount.reset();
     tensor.trained = tensor.added = tensor.cleared = false;
+  }
+
+  // Some optimizers take the factor off in their step. They use what was reduced as well, which then is a sum.
+  void note_early(const Event& event, Tensor& tensor, const StepEvent& step) {
+    const std::optional<Odd> odd = std::exchange(tensor.odd, std::nullopt);
+    const bool unscaled_since = tensor.has.base.digest != tensor.used;
+    if (!odd || !tensor.is_used || step.scale == 1.0 || step.found_inf || unscaled_since) return;
+    Found found = odd->found;
+    found.sketch = &odd->sketch;
+    if (odd->has.is_unscaled_early(found, step.scale))
+      note(event, tensor.name, Flaw::kUnscaledEarly);
   }
 
   void note(const Event& event, NameId tensor, Flaw how) {
@@ -294,6 +320,12 @@ class AccumulatedOnce final : public Law {
         finding.message = "a contribution is not in what is reduced";
         finding.field = "lost";
         finding.cause = Cause::kContributionLost;
+        break;
+      case Flaw::kUnscaledEarly:
+        finding.message =
+            "the loss scaler's factor was taken off what was there before the last contribution, "
+            "which kept it: gradients are to be unscaled once, after the last micro-step";
+        finding.field = "unscaled";
         break;
       case Flaw::kEvaluationAdded:
         finding.message = "an evaluation added its own gradient to what the step uses";

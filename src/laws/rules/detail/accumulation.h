@@ -78,6 +78,13 @@ struct Accumulation {
   /// miscount explains: that is the program's own doing.
   std::optional<Miscount> check(const Found& found, const Rules& rules) const;
 
+  /// Whether `found` is the sum of what is known of it, or nothing can be said.
+  bool explains(const Found& found) const;
+
+  /// Whether `found` is what was there before the last contribution, divided by `scale`, and that contribution: a loss
+  /// scaler's factor was taken off too early.
+  bool is_unscaled_early(const Found& found, double scale) const;
+
  private:
   /// `is`: whether a sum is what was found; `starts`: what may have been there before.
   template <typename Is>
