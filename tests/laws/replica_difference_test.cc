@@ -233,6 +233,26 @@ TEST_F(ReplicaDifferenceTest, ABackwardThatReducesNothingAfterOneThatDoesIsACont
   }
 }
 
+TEST_F(ReplicaDifferenceTest, AStepWithoutAnyReductionUsesWhatNoRankShared) {
+  for (const bool reduced : {false, true}) {
+    steps_ = StepEvidences();
+    open_.finding.message.clear();
+    wrap({});
+    for (const std::int32_t rank : {0, 1}) {
+      Event backward = here(rank, BackwardEvent{.reduced = reduced && rank == 0});
+      backward.at.micro = 0;
+      steps_.on_event(backward, {rank, 1});
+      steps_.on_event(here(rank, ForwardEvent{}), {rank, 1});
+      step(rank, 0.1);
+      gradient(rank, GradPoint::kUsed, 5U + static_cast<std::uint64_t>(rank));
+    }
+    EXPECT_EQ(cause(), reduced ? Cause::kNone : Cause::kLastMicroUnsynced);
+    EXPECT_EQ(
+        open_.finding.message.find("no backward of the step reduced any") != std::string::npos,
+        !reduced);
+  }
+}
+
 TEST_F(ReplicaDifferenceTest, GradientsThatARankClearsAfterTheReductionAreMissingInItsStep) {
   for (const bool clears : {false, true}) {
     steps_ = StepEvidences();

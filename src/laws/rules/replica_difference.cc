@@ -167,7 +167,11 @@ Cause DifferenceExplainer::cause_of_gradients(const StepEvidence& evidence,
   const WrapEvent* wrap = known_.wrappers.find(wrapper);
   if (wrap == nullptr || !wrap->synchronizes) return Cause::kNone;
   if (!evidence.wrapped_forward) return Cause::kBypassWrapper;
-  if (!evidence.post.known()) return Cause::kNone;
+  if (!evidence.post.known()) {
+    if (!evidence.is_local()) return Cause::kNone;
+    open.finding.message += "; no backward of the step reduced any";
+    return Cause::kLastMicroUnsynced;
+  }
   // Members of one reduction are given one result.
   const bool one_of_many = open.finding.ranks.size() == 1 && wrap->n_ranks > 2;
   if (post_differs) return one_of_many ? Cause::kSdcAfterReduce : Cause::kNone;

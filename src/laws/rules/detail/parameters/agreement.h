@@ -115,6 +115,9 @@ struct StepEvidence {
 
   /// A contribution came after the last reduction.
   bool is_late() const { return reduced.micro >= 0 && local > reduced; }
+
+  /// No contribution was reduced.
+  bool is_local() const { return reduced.micro < 0 && local.micro >= 0; }
 };
 
 }  // namespace lockstep::laws
