@@ -154,7 +154,7 @@ UNWRAPPED = {
     "averaged_sums.py": "reduced-once", "averaged_unused.py": "collectives-match",
     "outer_optimizer.py": "collectives-match", "sharded_by_hand.py": "collectives-match"}
 # Advice that a healthy script must not get.
-UNDESERVED = ("A-batch-norm-uneven", "A-batches-repeat", "A-buffer-replaced", "A-coverage", "A-divided-twice", "A-losses-differ",
+UNDESERVED = ("A-batch-norm-uneven", "A-batches-repeat", "A-buffer-replaced", "A-contribution-ended", "A-coverage", "A-divided-twice", "A-losses-differ",
               "A-order-comes-apart", "A-other-divisor", "A-padding-counted", "A-same-gradients", "A-unwrapped")
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
 

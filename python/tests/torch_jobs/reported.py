@@ -60,6 +60,8 @@ ROWS = {
     "init_buffers_skipped": Row(
         Expected("init-equal", "init-buffers-skipped", 0, (1,), tensor="1.running_mean")),
     "key_set_differs": Row(Expected("collectives-match", "call-set-differs")),
+    # Ranks may stop training a part of the model on purpose.
+    "layer_frozen_on_one_rank": Row(None, advice="A-contribution-ended"),
     "len_lies": Row(Expected("progress", "uneven-batches", 2, missing=(1,))),
     "lr_per_rank": Row(Expected("optimizer-equal", "lr-per-rank", 2, (1,))),
     "nongrad_param_drift": Row(

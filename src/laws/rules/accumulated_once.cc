@@ -237,7 +237,8 @@ class AccumulatedOnce final : public Law {
     const std::optional<Miscount> how =
         tensor.has.check(found, {.exact = exact_, .strict = strict, .immediate = immediate});
     if (how && !tensor.miscount) tensor.miscount = how;
-    if (!how && whole_ && !tensor.odd && !tensor.has.explains(found)) {
+    const bool several = tensor.has.base.n_terms > 0 || tensor.has.before_last.n_terms > 0;
+    if (!how && whole_ && several && !tensor.odd && !tensor.has.explains(found)) {
       tensor.odd = Odd{tensor.has, grad.sketches[i], found};
     }
     tensor.has.become(grad.sketches[i], grad.digests[i]);

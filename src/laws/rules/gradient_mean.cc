@@ -7,6 +7,7 @@
 #include "lockstep/laws/rules/detail/declared_mean.h"
 #include "lockstep/laws/rules/detail/gradient_advice.h"
 #include "lockstep/laws/rules/detail/loss_kinds.h"
+#include "lockstep/laws/rules/detail/mean/ended_contributions.h"
 #include "lockstep/laws/rules/detail/mean/gradient_travel.h"
 #include "lockstep/laws/rules/detail/mean/local_sources.h"
 #include "lockstep/laws/rules/detail/mean/mean_judge.h"
@@ -90,6 +91,7 @@ class GradientMean final : public Law {
     result.advice = noticed_.advice(names);
     for (Advice& advice : own_means_.advice()) result.advice.push_back(std::move(advice));
     for (Advice& advice : judge_.advice()) result.advice.push_back(std::move(advice));
+    for (Advice& advice : ended_.advice(names)) result.advice.push_back(std::move(advice));
     for (Advice& advice : losses_.advice(names)) result.advice.push_back(std::move(advice));
     return result;
   }
@@ -231,6 +233,7 @@ class GradientMean final : public Law {
           return a.ranks.front() < b.ranks.front();
         });
     if (open.sketched) noticed_.on_reduction(alignment, open, names);
+    if (open.sketched) ended_.on_reduction(alignment, open);
     judge_.judge({alignment, open, wrappers_, names}, travel_);
   }
 
@@ -244,6 +247,7 @@ class GradientMean final : public Law {
   Contributions added_;
   OwnMeans own_means_;
   GradientAdvice noticed_;
+  EndedContributions ended_;
   LossKinds losses_;
 };
 

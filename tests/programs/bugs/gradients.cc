@@ -143,6 +143,21 @@ void clip_before_sync(RankContext& rank, Form form) {
   }
 }
 
+// Rank 1 freezes a layer where its own loss has stopped falling. Unused parameters are looked for, so nothing fails.
+void layer_frozen_on_one_rank(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world(), {.find_unused_parameters = true});
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  for (std::int64_t step = 0; step < 6; ++step) {
+    if (step == 2 && (form.fixed || rank.rank() == 1)) {
+      for (const Variable& parameter : model.first().parameters())
+        parameter.set_requires_grad(false);
+    }
+    train_step(ddp, optimizer, batch_of(rank, step));
+  }
+}
+
 }  // namespace
 
 std::vector<Bug> gradient_bugs() {
@@ -156,6 +171,10 @@ std::vector<Bug> gradient_bugs() {
       {.id = "clip-norm-recounted",
        .program = clip_norm_recounted,
        .expected = {.law = "norm-true", .cause = "clip-norm-recounted", .step = 0}},
+      {.id = "layer-frozen-on-one-rank",
+       .program = layer_frozen_on_one_rank,
+       .expected = {.law = "A-contribution-ended",
+                    .says = "rank 1 contributes nothing to `first.weight` from step 2 on"}},
       {.id = "lr-per-rank",
        .program = lr_per_rank,
        .expected = {.law = "optimizer-equal", .cause = "lr-per-rank", .ranks = {1}, .step = 2}},
