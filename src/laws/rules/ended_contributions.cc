@@ -60,29 +60,38 @@ bool EndedContributions::is_ended(WrapperKey wrapper,
   return absence.n_missed >= kFewestMissed && last != last_.end() && last->second > absence.step;
 }
 
+std::map<std::int32_t, EndedContributions::Absence> EndedContributions::ended(
+    WrapperKey wrapper, const Tensor& tensor) const {
+  std::map<std::int32_t, Absence> found;
+  if (tensor.returned) return found;
+  for (const auto& [rank, absence] : tensor.of_rank) {
+    if (is_ended(wrapper, rank, absence)) found.emplace(rank, absence);
+  }
+  return found;
+}
+
+std::string EndedContributions::text(const std::map<std::int32_t, Absence>& ended,
+                                     std::string_view tensor) {
+  std::vector<Rank> ranks;
+  ranks.reserve(ended.size());
+  for (const auto& [rank, absence] : ended) ranks.push_back(Rank{rank});
+  return ranks_text(ranks) + (ranks.size() == 1 ? " contributes" : " contribute") +
+         " nothing to `" + std::string(tensor) + "` from step " +
+         std::to_string(ended.begin()->second.step) +
+         " on, after having done so in every step before, and the others go on: a zero counts in "
+         "the mean, as where a layer is frozen on some ranks only, or a part of the model is left "
+         "out there";
+}
+
 std::vector<Advice> EndedContributions::advice(const NameTable& names) const {
   std::vector<Advice> advice;
   std::set<WrapperKey> said;
   for (const auto& [place, reductions] : reductions_) {
     const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(place.layout));
     for (const auto& [i, tensor] : reductions.tensors) {
-      if (tensor.returned || said.contains(place.wrapper)) continue;
-      std::vector<Rank> ranks;
-      std::int32_t step = 0;
-      for (const auto& [rank, absence] : tensor.of_rank) {
-        if (!is_ended(place.wrapper, rank, absence)) continue;
-        ranks.push_back(Rank{rank});
-        step = absence.step;
-      }
-      if (ranks.empty()) continue;
-      said.insert(place.wrapper);
-      advice.push_back(
-          {"A-contribution-ended",
-           ranks_text(ranks) + (ranks.size() == 1 ? " contributes" : " contribute") +
-               " nothing to `" + std::string(names.text(layout[i])) + "` from step " +
-               std::to_string(step) + " on, after having done so in every step before, and the " +
-               "others go on: a zero counts in the mean, as where a layer is frozen on some ranks "
-               "only, or a part of the model is left out there"});
+      const std::map<std::int32_t, Absence> ranks = ended(place.wrapper, tensor);
+      if (ranks.empty() || !said.insert(place.wrapper).second) continue;
+      advice.push_back({"A-contribution-ended", text(ranks, names.text(layout[i]))});
     }
   }
   return advice;

@@ -34,25 +34,35 @@ bool LossKinds::vary(const SeenByRank& by_rank) {
   });
 }
 
+LossKinds::Sides LossKinds::sides_of(const SeenByRank& by_rank) {
+  const bool varying = vary(by_rank);
+  Sides sides;
+  for (const auto& [rank, seen] : by_rank) {
+    if (seen.first.reduction == LossReduction::kGiven) continue;
+    const NameId function = varying ? kNoName : seen.first.function;
+    sides[{function, seen.first.reduction}].push_back(Rank{rank});
+  }
+  return sides;
+}
+
+std::string LossKinds::text(const Kind& kind, const NameTable& names) {
+  const std::string_view function =
+      kind.function == kNoName ? std::string_view("one") : names.text(kind.function);
+  return std::string(function) + " (" + std::string(name_of(kind.reduction)) + ")";
+}
+
 std::vector<Advice> LossKinds::advice(const NameTable& names) const {
   std::vector<Advice> advice;
   for (const auto& [wrapper, by_rank] : seen_) {
-    std::map<Kind, std::vector<Rank>> sides;
-    const bool varying = vary(by_rank);
-    for (const auto& [rank, seen] : by_rank) {
-      if (seen.first.reduction == LossReduction::kGiven) continue;
-      const NameId function = varying ? kNoName : seen.first.function;
-      sides[{function, seen.first.reduction}].push_back(Rank{rank});
-    }
+    const Sides sides = sides_of(by_rank);
     if (sides.size() < 2) continue;
-    std::string text;
+    std::string list;
     for (const auto& [kind, ranks] : sides) {
-      text += text.empty() ? "" : "; ";
-      text += kind.function == kNoName ? "one" : names.text(kind.function);
-      text += " (" + std::string(name_of(kind.reduction)) + ") on " + ranks_text(ranks);
+      if (!list.empty()) list += "; ";
+      list += text(kind, names) + " on " + ranks_text(ranks);
     }
     advice.push_back({"A-losses-differ",
-                      "the ranks' first backward passes start from different losses: " + text +
+                      "the ranks' first backward passes start from different losses: " + list +
                           "; their gradients are averaged with equal weights"});
   }
   return advice;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "lockstep/laws/detail/rank_wrapper_map.h"
@@ -39,7 +40,11 @@ class LossKinds {
 
   using SeenByRank = std::map<std::int32_t, Seen>;
 
+  using Sides = std::map<Kind, std::vector<Rank>>;
+
   static bool vary(const SeenByRank& by_rank);
+  static Sides sides_of(const SeenByRank& by_rank);
+  static std::string text(const Kind& kind, const NameTable& names);
 
   std::map<WrapperKey, SeenByRank> seen_;
 };

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/laws/finding.h"
@@ -44,8 +46,8 @@ class EndedContributions {
 
   struct Tensor {
     std::map<std::int32_t, Absence> of_rank;
-    bool returned =
-        false;  ///< Some rank has left it out and taken it up again, or all leave it out.
+    /// Some rank has left it out and taken it up again, or all leave it out.
+    bool returned = false;
   };
 
   struct Reductions {
@@ -55,6 +57,9 @@ class EndedContributions {
 
   static bool is_whole(const OpenReduction& open);
   static void note(Tensor& tensor, std::size_t i, const OpenReduction& open);
+  /// The ranks that have ended their contributions to it.
+  std::map<std::int32_t, Absence> ended(WrapperKey wrapper, const Tensor& tensor) const;
+  static std::string text(const std::map<std::int32_t, Absence>& ended, std::string_view tensor);
   bool is_ended(WrapperKey wrapper, std::int32_t rank, const Absence& absence) const;
 
   std::map<Place, Reductions> reductions_;
