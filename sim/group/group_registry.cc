@@ -51,6 +51,18 @@ bool GroupRegistry::time_out(SimWork& work, const std::string& text) {
   return true;
 }
 
+namespace {
+
+/// Where a rank stands among the members; their number if it is none of them. In the world it is its own place: a million
+/// ranks that end would search for the square of their number otherwise.
+std::size_t place_of(Rank rank, std::span<const std::int32_t> members) {
+  const auto self = static_cast<std::size_t>(to_int(rank));
+  if (self < members.size() && members[self] == to_int(rank)) return self;
+  return static_cast<std::size_t>(std::ranges::find(members, to_int(rank)) - members.begin());
+}
+
+}  // namespace
+
 void GroupRegistry::leave(SimProcessGroup& group) {
   ranks_.set_waiting(group.handle().rank(), nullptr);
   give_up_all(group);
@@ -59,10 +71,9 @@ void GroupRegistry::leave(SimProcessGroup& group) {
 
 void GroupRegistry::abandon(Rank rank) {
   for (const auto& [id, group] : groups_.all()) {
-    const auto member = std::find(group->members.begin(), group->members.end(), to_int(rank));
-    if (member == group->members.end()) continue;
-    SimProcessGroup* handle =
-        group->handles[static_cast<std::size_t>(member - group->members.begin())];
+    const std::size_t place = place_of(rank, group->members);
+    if (place == group->members.size()) continue;
+    SimProcessGroup* handle = group->handles[place];
     if (handle != nullptr) give_up_all(*handle);
   }
 }

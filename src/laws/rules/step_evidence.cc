@@ -34,6 +34,7 @@ void StepEvidences::on_event(const Event& event, RankRange who) {
   } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
     StepEvidence& evidence = at(place);
     evidence.wrapped_forward = evidence.wrapped_forward || forward->through_wrapper;
+    evidence.synchronizing = evidence.synchronizing || forward->synchronizing;
   } else if (const auto* backward = std::get_if<BackwardEvent>(&event.body)) {
     StepEvidence& evidence = at(place);
     StepEvidence::Backward& last = backward->reduced ? evidence.reduced : evidence.local;

@@ -97,6 +97,7 @@ struct StepEvidence {
   bool scaled = false;
   double scale = 1.0;  ///< Of any rank: asked for where the ranks agree.
   bool wrapped_forward = false;
+  bool synchronizing = false;  ///< A forward was to be followed by a reduction.
   Clippings clippings;
   GradientsSeen averaged{};  ///< The first rank's, as the reduction left them.
   /// What steps used instead, each once: where many ranks are at odds, the first few tell enough.
@@ -116,8 +117,8 @@ struct StepEvidence {
   /// A contribution came after the last reduction.
   bool is_late() const { return reduced.micro >= 0 && local > reduced; }
 
-  /// No contribution was reduced.
-  bool is_local() const { return reduced.micro < 0 && local.micro >= 0; }
+  /// No contribution was to be reduced.
+  bool is_local() const { return reduced.micro < 0 && local.micro >= 0 && !synchronizing; }
 };
 
 }  // namespace lockstep::laws
