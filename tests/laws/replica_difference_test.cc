@@ -135,6 +135,18 @@ TEST_F(ReplicaDifferenceTest, EqualEvidenceAndOneTensorOfOneRankIsAFlippedBit) {
   EXPECT_EQ(open_.finding.message.find("flipped bit"), std::string::npos);
 }
 
+TEST_F(ReplicaDifferenceTest, OptionsThatDifferExplainWhatEqualGradientsBecame) {
+  for (const double of_last : {0.0, 0.1}) {
+    steps_ = StepEvidences();
+    equal_evidence();
+    for (const std::int32_t rank : {0, 1}) {
+      const std::array<double, 1> values = {rank == 1 ? of_last : 0.0};
+      steps_.on_event(here(rank, OptimizerEvent{.layout = layout_, .values = values}), {rank, 1});
+    }
+    EXPECT_EQ(cause(), of_last == 0.0 ? Cause::kSdcAfterReduce : Cause::kOptimizerOptionsDiffer);
+  }
+}
+
 TEST_F(ReplicaDifferenceTest, EqualEvidenceAndAFewTensorsAreAWriteOfTheProgram) {
   equal_evidence();
   open_.n_parted = 2;

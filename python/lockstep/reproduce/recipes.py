@@ -344,6 +344,8 @@ def recipe_for(finding: Finding, facts: Facts) -> Recipe | None:
         return step_left_out(finding, facts)
     if finding.cause in BY_CAUSE:
         return BY_CAUSE[finding.cause](finding, facts)
+    if finding.cause == "optimizer-options-differ":
+        return None  # Any other write would show the same difference, and not why.
     if finding.law == "init-equal" and finding.tensor:
         return nudged_at_wrapping(finding, facts)
     if finding.law == "replicas-equal" and finding.tensor and finding.event == "found":

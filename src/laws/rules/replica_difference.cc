@@ -149,6 +149,7 @@ Cause DifferenceExplainer::cause_of_step(const StepEvidence& evidence,
   if (!evidence.used.known() || !evidence.rates.known()) return Cause::kNone;
   if (evidence.optimizer.differs())
     return wrapper.attempt > 0 ? Cause::kOptStateRootOnly : Cause::kNone;
+  if (known_.steps.options_differ(wrapper)) return Cause::kOptimizerOptionsDiffer;
   return cause_of_update(open);
 }
 

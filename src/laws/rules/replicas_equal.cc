@@ -43,6 +43,7 @@ class ReplicasEqual final : public Law {
                     BatchEvent,
                     CommHookEvent,
                     OuterStepEvent,
+                    OptimizerEvent,
                     LoneEvent,
                     ZeroGradEvent,
                     SnapshotEvent>();

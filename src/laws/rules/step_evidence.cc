@@ -41,11 +41,27 @@ void StepEvidences::on_event(const Event& event, RankRange who) {
     last = std::max(last, {event.at.micro, event.index});
   } else if (const auto* clip = std::get_if<ClipEvent>(&event.body)) {
     at(place).clippings.add(*clip, who);
+  } else if (const auto* options = std::get_if<OptimizerEvent>(&event.body)) {
+    on_options(place.wrapper, *options, who);
   } else if (std::holds_alternative<ZeroGradEvent>(event.body)) {
     on_zero_grad(place);
   } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
     const bool of_step = state->kind == StateKind::kOptimizer && state->point == StatePoint::kStep;
     if (of_step) at(place).optimizer.add(state->digests, who);
+  }
+}
+
+void StepEvidences::on_options(WrapperKey wrapper, const OptimizerEvent& options, RankRange who) {
+  const auto take = [&](std::uint64_t& hash) {
+    const auto fold = [&hash](std::uint64_t word) { hash = (hash ^ word) * 0x9E3779B97F4A7C15U; };
+    fold(static_cast<std::uint64_t>(options.group));
+    fold(static_cast<std::uint64_t>(options.layout));
+    fold(static_cast<std::uint64_t>(options.options));
+    for (const double value : options.values) fold(std::bit_cast<std::uint64_t>(value));
+  };
+  if (options_.shares(wrapper, who)) return take(options_.at(wrapper, who));
+  for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
+    take(options_[{rank, wrapper}]);
   }
 }
 
@@ -100,6 +116,16 @@ StepEvidence& StepEvidences::at(const StepPlace& place) {
 const StepEvidence* StepEvidences::find(const StepPlace& place) const {
   const auto found = steps_.find(place);
   return found == steps_.end() ? nullptr : &found->second;
+}
+
+bool StepEvidences::options_differ(WrapperKey wrapper) const {
+  const std::uint64_t* first = nullptr;
+  for (const auto& [place, hash] : options_.all()) {
+    if (place.key != wrapper) continue;
+    if (first != nullptr && *first != hash) return true;
+    first = &hash;
+  }
+  return false;
 }
 
 bool StepEvidences::keeps_any_of(WrapperKey wrapper, std::int32_t sync) const {

@@ -29,7 +29,7 @@ inline StepPlace step_place_of(const Event& event) {
 /// The evidence of each step, until it is forgotten.
 class StepEvidences {
  public:
-  /// Takes gradients, their clipping and clearing, forwards, backwards, steps and the optimizers' states after them.
+  /// Takes gradients, their clipping and clearing, forwards, backwards, steps and the optimizers' options and states.
   void on_event(const Event& event, RankRange who);
 
   /// Null: nothing was seen there, or it was forgotten.
@@ -37,6 +37,9 @@ class StepEvidences {
 
   /// A finding still needs what is known of this step.
   void keep(const StepPlace& place) { kept_.insert(place); }
+
+  /// Whether the ranks made their optimizers of this wrapper with different options.
+  bool options_differ(WrapperKey wrapper) const;
 
   bool keeps_any_of(WrapperKey wrapper, std::int32_t sync) const;
 
@@ -47,12 +50,14 @@ class StepEvidences {
 
  private:
   void on_gradient(const StepPlace& place, const GradEvent& grad, RankRange who);
+  void on_options(WrapperKey wrapper, const OptimizerEvent& options, RankRange who);
   void on_step(const StepPlace& place, const StepEvent& step, RankRange who);
   void on_zero_grad(const StepPlace& place);
   std::span<const std::uint64_t> unused_words(const GradEvent& grad);
   StepEvidence& at(const StepPlace& place);
 
   std::map<StepPlace, StepEvidence> steps_;
+  RankWrapperMap<std::uint64_t> options_;  // A hash of all that were recorded.
   StepPlace last_place_;
   StepEvidence* last_ = nullptr;  // What steps_ holds at last_place_.
   std::set<StepPlace> kept_;
