@@ -144,6 +144,9 @@ TEST_F(ReplicaDifferenceTest, OptionsThatDifferExplainWhatEqualGradientsBecame) 
       steps_.on_event(here(rank, OptimizerEvent{.layout = layout_, .values = values}), {rank, 1});
     }
     EXPECT_EQ(cause(), of_last == 0.0 ? Cause::kSdcAfterReduce : Cause::kOptimizerOptionsDiffer);
+    open_.n_parted = 2;  // All tensors of the model.
+    EXPECT_EQ(cause(), Cause::kReplicaDrift);
+    open_.n_parted = 1;
   }
 }
 

@@ -149,8 +149,12 @@ Cause DifferenceExplainer::cause_of_step(const StepEvidence& evidence,
   if (!evidence.used.known() || !evidence.rates.known()) return Cause::kNone;
   if (evidence.optimizer.differs())
     return wrapper.attempt > 0 ? Cause::kOptStateRootOnly : Cause::kNone;
-  if (known_.steps.options_differ(wrapper)) return Cause::kOptimizerOptionsDiffer;
-  return cause_of_update(open);
+  const Cause cause = cause_of_update(open);
+  // Options of one group concern some tensors. Where all differ, arithmetic may, and optimizer-equal names the options.
+  if (cause != Cause::kReplicaDrift && known_.steps.options_differ(wrapper)) {
+    return Cause::kOptimizerOptionsDiffer;
+  }
+  return cause;
 }
 
 // Everything that goes into the update was equal, what came out of it is not: a flipped bit is in one
