@@ -149,20 +149,18 @@ Cause DifferenceExplainer::cause_of_step(const StepEvidence& evidence,
   if (!evidence.used.known() || !evidence.rates.known()) return Cause::kNone;
   if (evidence.optimizer.differs())
     return wrapper.attempt > 0 ? Cause::kOptStateRootOnly : Cause::kNone;
-  const Cause cause = cause_of_update(open);
-  // Options of one group concern some tensors. Where all differ, arithmetic may, and optimizer-equal names the options.
-  if (cause != Cause::kReplicaDrift && known_.steps.options_differ(wrapper)) {
-    return Cause::kOptimizerOptionsDiffer;
-  }
-  return cause;
+  return cause_of_update(open);
 }
 
 // Everything that goes into the update was equal, what came out of it is not: a flipped bit is in one
 // tensor of one rank, other arithmetic has other results everywhere. What lies between was written
-// by the program, as by a layer that sets its parameters from its first batch.
-Cause DifferenceExplainer::cause_of_update(const ReplicaDifference& open) {
-  if (open.n_parted == 1 && open.finding.ranks.size() == 1) return Cause::kSdcAfterReduce;
-  return open.is_of_few ? Cause::kParameterNudged : Cause::kReplicaDrift;
+// by the program, as by a layer that sets its parameters from its first batch, or comes of options of some tensors.
+// Where all differ, options may be it as well, and optimizer-equal names them.
+Cause DifferenceExplainer::cause_of_update(const ReplicaDifference& open) const {
+  const bool is_one = open.n_parted == 1 && open.finding.ranks.size() == 1;
+  if (!is_one && !open.is_of_few) return Cause::kReplicaDrift;
+  if (known_.steps.options_differ(open.place.wrapper)) return Cause::kOptimizerOptionsDiffer;
+  return is_one ? Cause::kSdcAfterReduce : Cause::kParameterNudged;
 }
 
 Cause DifferenceExplainer::cause_of_gradients(const StepEvidence& evidence,
