@@ -30,6 +30,7 @@ AGAIN = ("torch", "virtual")  # Suites whose tests start ranks of PyTorch.
 FAILED = 1  # Of pytest: tests ran, and some failed.
 PATIENCE_S = 15.0  # A loader's workers look every 5 s whether their rank is still there.
 PR_SET_CHILD_SUBREAPER = 36
+CORE = ("core", "explore", "hostile", "museum", "lasting", "live", "texts", "suite")
 SUITES = ("core", "torch", "virtual", "types", "wheel", "soak")
 
 
@@ -63,9 +64,9 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def run(words: list[str], environment: dict[str, str], folder: Path | None = None) -> int:
+def run(words: list[str], environment: dict[str, str]) -> int:
     """Returns the exit code. Waits for adopted processes, too: tests ask whether a process is gone."""
-    process = subprocess.Popen(words, env=environment, cwd=folder)
+    process = subprocess.Popen(words, env=environment)
     while True:
         ended, status = os.wait()
         if ended == process.pid:
@@ -105,6 +106,40 @@ def again(words: list[str], environment: dict[str, str]) -> int:
     return code
 
 
+def command_of(what: str, interpreter: Path | str, build: Path) -> list[str]:
+    if what == "types":
+        return [str(interpreter), "-m", "mypy", "--config-file", str(HERE.parent / "pyproject.toml"),
+                "--cache-dir", str(build / "mypy"), "-p", "lockstep"]
+    pytest = [str(interpreter), "-m", "pytest", "-q", "-p", "no:faulthandler", "--rootdir", str(HERE)]
+    if what == "core":
+        return [*pytest, "-p", "no:cacheprovider", *(str(HERE / f"{name}_test.py") for name in CORE)]
+    if what in AGAIN:  # Of "torch" the folder has another name: it would hide PyTorch.
+        return [*pytest, str(HERE / ("torch_jobs" if what == "torch" else what))]
+    return [*pytest, "-p", "no:cacheprovider", str(HERE / what)]
+
+
+def tested(words: list[str], environment: dict[str, str], repeats: bool) -> int:
+    """Runs pytest among temporary files of its own. Returns the suite's exit code. `repeats`: what fails is run once more."""
+    # Short paths: sockets of multiprocessing lie below, and the path of a socket has at most 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as scratch:
+        environment = environment | {"TMPDIR": scratch}  # PyTorch's launcher, compilers and killed processes leave much.
+        words = [*words, f"--basetemp={scratch}/t"]
+        if repeats:
+            words += ["-o", f"cache_dir={scratch}/cache"]
+        code = run(words, environment)
+        running = processes_left()
+        is_clean = code == 0
+        if code == FAILED and repeats:
+            code = again(words, environment)
+            running += processes_left()
+        left = left_in(Path(scratch))
+    if left:
+        print("Lockstep left:", *left, file=sys.stderr)
+    if running:
+        print("left running:", *running, sep="\n  ", file=sys.stderr)
+    return code or bool(left) or (is_clean and bool(running))
+
+
 def main(build: Path, what: str, arguments: list[str]) -> int:
     environment = dict(os.environ, PYTHONPATH=str(build / "python"), OMP_NUM_THREADS="1",
                        PYTHONDONTWRITEBYTECODE="1", LOCKSTEP_BUILD=str(build))
@@ -116,43 +151,14 @@ def main(build: Path, what: str, arguments: list[str]) -> int:
         interpreter = found
     if what == "wheel" and not (build / "wheel-tools" / "bin" / "scikit-build").exists():
         return skip(f"{build / 'wheel-tools'} with scikit-build-core is missing: ./dev test makes it")
-    pytest = [str(interpreter), "-m", "pytest", "-q", "-p", "no:faulthandler", "--rootdir", str(HERE)]
-    if what not in AGAIN:
-        pytest += ["-p", "no:cacheprovider"]
-    commands = {
-        "core": [*pytest, *(str(HERE / f"{name}_test.py") for name in ("core", "explore", "hostile", "museum", "lasting", "live", "texts"))],
-        "torch": [*pytest, str(HERE / "torch_jobs")],
-        "virtual": [*pytest, str(HERE / "virtual")],
-        "wheel": [*pytest, str(HERE / "wheel")],
-        "soak": [*pytest, str(HERE / "soak")],
-        "types": [str(interpreter), "-m", "mypy", "--config-file", str(HERE.parent / "pyproject.toml"),
-                  "--cache-dir", str(build / "mypy"), "-p", "lockstep"]}
     module = "mypy" if what == "types" else "pytest"
     if subprocess.run([str(interpreter), "-c", f"import {module}"], capture_output=True).returncode:
         return skip(f"{interpreter} has no {module}")
+    words = [*command_of(what, interpreter, build), *arguments]
     if what == "types":
-        environment["MYPYPATH"] = str(HERE.parent)
+        return subprocess.run(words, env=environment | {"MYPYPATH": str(HERE.parent)}, cwd=HERE.parent).returncode
     adopt_orphans()
-    # Short paths: sockets of multiprocessing lie below, and the path of a socket has at most 107 bytes.
-    with tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as scratch:
-        environment["TMPDIR"] = scratch  # PyTorch's launcher, compilers and killed processes leave much.
-        if module == "pytest":
-            commands[what].append(f"--basetemp={scratch}/t")
-        if what in AGAIN:
-            commands[what] += ["-o", f"cache_dir={scratch}/cache"]
-        words = [*commands[what], *arguments]
-        code = run(words, environment, HERE.parent if what == "types" else None)
-        running = processes_left()
-        is_clean = code == 0
-        if code == FAILED and what in AGAIN:
-            code = again(words, environment)
-            running += processes_left()
-        left = left_in(Path(scratch))
-    if left:
-        print("Lockstep left:", *left, file=sys.stderr)
-    if running:
-        print("left running:", *running, sep="\n  ", file=sys.stderr)
-    return code or bool(left) or (is_clean and bool(running))
+    return tested(words, environment, repeats=what in AGAIN)
 
 
 if __name__ == "__main__":

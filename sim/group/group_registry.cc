@@ -1,6 +1,5 @@
 #include "lockstep/sim/group/detail/group_registry.h"
 
-#include <algorithm>
 #include <fmt/core.h>
 
 #include "lockstep/base/check.h"
@@ -50,18 +49,6 @@ bool GroupRegistry::time_out(SimWork& work, const std::string& text) {
   }
   return true;
 }
-
-namespace {
-
-/// Where a rank stands among the members; their number if it is none of them. In the world it is its own place: a million
-/// ranks that end would search for the square of their number otherwise.
-std::size_t place_of(Rank rank, std::span<const std::int32_t> members) {
-  const auto self = static_cast<std::size_t>(to_int(rank));
-  if (self < members.size() && members[self] == to_int(rank)) return self;
-  return static_cast<std::size_t>(std::ranges::find(members, to_int(rank)) - members.begin());
-}
-
-}  // namespace
 
 void GroupRegistry::leave(SimProcessGroup& group) {
   ranks_.set_waiting(group.handle().rank(), nullptr);

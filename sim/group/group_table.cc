@@ -1,5 +1,6 @@
 #include "lockstep/sim/group/detail/group_table.h"
 
+#include <algorithm>
 #include <fmt/core.h>
 #include <numeric>
 #include <utility>
@@ -34,6 +35,12 @@ std::unique_ptr<GroupState> make_group(std::int32_t id, std::vector<std::int32_t
   group->members = std::move(members);
   group->handles.resize(group->members.size());
   return group;
+}
+
+std::size_t place_of(Rank rank, std::span<const std::int32_t> members) {
+  const auto self = static_cast<std::size_t>(to_int(rank));
+  if (self < members.size() && members[self] == to_int(rank)) return self;
+  return static_cast<std::size_t>(std::ranges::find(members, to_int(rank)) - members.begin());
 }
 
 std::uint64_t slot_object(GroupState& group, std::int64_t seq) {

@@ -1,7 +1,5 @@
 #include "lockstep/sim/group/sim_group.h"
 
-#include <algorithm>
-
 #include "lockstep/sim/group/detail/group_registry.h"
 #include "lockstep/sim/group/detail/message_network.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
@@ -47,9 +45,9 @@ Result<std::unique_ptr<ProcessGroup>> SimGroups::open(RankHandle& rank,
   if (Recorder* recorder = runtime.recorder()) {
     recorder->record(GroupEvent{.group = state.id, .members = state.members});
   }
-  const auto self = std::find(members.begin(), members.end(), to_int(rank.rank()));
-  return std::unique_ptr<ProcessGroup>(std::make_unique<SimProcessGroup>(
-      registry, state, rank, runtime, static_cast<std::int32_t>(self - members.begin())));
+  const auto self = static_cast<std::int32_t>(place_of(rank.rank(), members));
+  return std::unique_ptr<ProcessGroup>(
+      std::make_unique<SimProcessGroup>(registry, state, rank, runtime, self));
 }
 
 void SimGroups::plan(const ContributionFault& fault) { impl_->registry->faults().plan(fault); }

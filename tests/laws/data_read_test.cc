@@ -1,6 +1,8 @@
 // samples-covered on what ranks read where ids of samples cannot say it, written by hand.
 #include <array>
 #include <gmock/gmock.h>
+#include <numeric>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -140,6 +142,18 @@ TEST(DataReadTest, RowsOfWhichNoSampleIsReadByTwoRanksMayBeShares) {
   EXPECT_EQ(cause(divide({{5}, {5}, {9}}, {{0, 4}, {1, 5}, {2, 6}})), Cause::kSplitLeak)
       << "two ranks divide the same rows";
   EXPECT_EQ(cause(divide({{5}, {9}})), Cause::kSplitLeak) << "nothing is known of what was read";
+}
+
+// Readers of no more are kept, and the message does not speak of the rest.
+TEST(DataReadTest, OfSharesTheFirst65536SamplesAreLookedAt) {
+  constexpr std::int64_t kLookedAt = 1 << 16;
+  std::vector<std::int64_t> first(kLookedAt - 1);
+  std::iota(first.begin(), first.end(), 10);
+  const auto cause = [&](std::vector<std::int64_t> second) {
+    return divide({{5}, {9}}, {first, std::move(second)}).findings.at(0).cause;
+  };
+  EXPECT_EQ(cause({10}), Cause::kSplitLeak);
+  EXPECT_EQ(cause({1, 10}), Cause::kNone);
 }
 
 /// First passes over a data set that nothing divides: the samples of each rank, and what its set holds.
@@ -318,6 +332,11 @@ TEST(DataReadTest, RanksThatDivideOtherSamplesAreAdvised) {
   EXPECT_TRUE(hold({{5, 1}, {5, 2}}).advice.empty()) << "a matter of order";
   EXPECT_TRUE(hold({{5, 1, 7}, {6, 2, 7}}).advice.empty()) << "a matter of classes";
   EXPECT_TRUE(hold({{5, 1}, {6, 2}}, "eval").advice.empty());
+}
+
+TEST(DataReadTest, RanksThatShareAShardMayDivideItAmongThemselves) {
+  EXPECT_TRUE(hold({{5, 1}, {5, 1}, {6, 2}, {6, 2}}).advice.empty());
+  EXPECT_EQ(hold({{5, 1}, {5, 1}, {6, 2}, {7, 3}}).advice.size(), 1U) << "two hold one alone";
 }
 
 TEST(DataReadTest, RanksThatNumberTheClassesOfTheSameSamplesDifferentlyAreNamed) {

@@ -26,7 +26,6 @@ SCALED_BY = "_lockstep_scale"  # On a loss that a scaler returned.
 _LOSSES = {"MseLossBackward0": "mse_loss", "L1LossBackward0": "l1_loss",
            "NllLossBackward0": "cross_entropy", "NllLoss2DBackward0": "cross_entropy"}
 MOST_WEIGHTED = 2  # Losses of a wrapper whose weights are read, which a GPU has to be waited for.
-MOST_CLASSES = 1 << 16
 # As nodes of PyTorch's own losses have them.
 _REDUCTIONS: dict[Any, LossReduction] = {1: LossReduction.MEAN, 2: LossReduction.SUM}
 
@@ -211,7 +210,7 @@ def _name_of(recorder: Recorder, node: Any) -> str:
     """Of the loss function; of a wrapper's first losses with what distinguishes weights of classes."""
     name = _LOSSES.get(type(node).__name__, "loss")
     weights = getattr(node, "_saved_weight" if name == "cross_entropy" else "_saved_pos_weight", None)
-    if weights is None or weights.dim() > 1 or weights.numel() > MOST_CLASSES:
+    if weights is None or weights.dim() > 1:
         return name
     wrapper = recorder.current.wrapper
     recorder.n_weighted[wrapper] += 1

@@ -116,8 +116,9 @@ def _wait_for(children: dict[int, int], folder: Path | None) -> list[int]:
         is_over = failing.look(any(codes)) > GRACE_S if any(codes) else silence.lasts(alive)
         if alive and not is_ended and (is_over or running.look(True) > LIMIT_S):
             is_ended = True
-            _signal(alive | _below(alive), ASKED_WHERE)  # For a test that did not expect this.
-            time.sleep(0.2)
+            for process in sorted(alive | _below(alive)):  # For a test that did not expect this.
+                _signal({process}, ASKED_WHERE)
+                time.sleep(0.1)  # One after another: a rank and its forks write into one file.
             _signal(alive, signal.SIGTERM)
         if alive and ending.look(is_ended) > 10 and is_ended:
             _signal(alive, signal.SIGKILL)

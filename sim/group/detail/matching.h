@@ -1,10 +1,12 @@
 // Where the members of a group meet.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <exception>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -58,6 +60,10 @@ struct MatchSlot final : ActionHandler, FlightClient {
 };
 
 std::unique_ptr<GroupState> make_group(std::int32_t id, std::vector<std::int32_t> members);
+
+/// Where a rank stands among the members; their number if it is none of them. In the world it is its own place: a million
+/// ranks that end would search for the square of their number otherwise.
+std::size_t place_of(Rank rank, std::span<const std::int32_t> members);
 
 /// What posts touch: posts at one sequence number conflict, and so do messages of one receiver and
 /// tag from any sender (a recv may take any sender); all else commutes.

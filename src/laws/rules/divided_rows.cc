@@ -52,8 +52,10 @@ Finding DividedRows::finding(const SplitPlace& place,
   finding.message = std::string(names.text(place.split)) + " split: ";
   if (shares) {
     finding.message +=
-        "divides a subset of its own among all ranks, and no sample of it was read by another "
-        "rank: if the subset is its rank's share of the data already, the sampler divides it once "
+        "divides a subset of its own among all ranks, and no sample of those that were looked at "
+        "was "
+        "read by two: if the subset is its rank's share of the data already, the sampler divides "
+        "it once "
         "more, and most samples are trained on by none";
   } else {
     finding.message +=

@@ -56,17 +56,23 @@ std::vector<Finding> HeldSets::findings(const NameTable& names) const {
   return findings;
 }
 
-bool HeldSets::hold_other_samples(const HeldByRank& by_rank) {
+// Ranks that share a set may divide it among themselves, say those of one machine, which holds a shard. Of a set that one
+// rank alone holds, a sampler for several reads a part.
+bool HeldSets::has_a_set_alone(const HeldByRank& by_rank) {
   const Held& first = by_rank.begin()->second;
-  return std::ranges::any_of(by_rank, [&](const auto& entry) {
-    const bool same_but_classes = first.classes != 0 && entry.second.classes == first.classes;
-    return entry.second.entries != first.entries && !same_but_classes;
-  });
+  bool are_other = false;
+  std::map<std::uint64_t, std::int32_t> n_holders;
+  for (const auto& [rank, held] : by_rank) {
+    const bool same_but_classes = first.classes != 0 && held.classes == first.classes;
+    are_other = are_other || (held.entries != first.entries && !same_but_classes);
+    ++n_holders[held.entries];
+  }
+  return are_other && std::ranges::any_of(n_holders, [](const auto& of) { return of.second == 1; });
 }
 
 std::optional<Advice> HeldSets::advice(const NameTable& names) const {
   for (const auto& [place, by_rank] : held_) {
-    if (!is_train_split(names.text(place.split)) || !hold_other_samples(by_rank)) continue;
+    if (!is_train_split(names.text(place.split)) || !has_a_set_alone(by_rank)) continue;
     return Advice{
         "A-divided-twice",
         std::string(names.text(place.split)) +

@@ -1,5 +1,6 @@
 // What happens to gradients between backward and step.
 #include <cmath>
+#include <optional>
 
 #include "lockstep/comm.h"
 #include "lockstep/ddp.h"
@@ -143,6 +144,29 @@ void clip_before_sync(RankContext& rank, Form form) {
   }
 }
 
+// The loss scaler's factor is taken off after the first micro-batch of two, and what the second adds keeps it.
+void unscaled_mid_window(RankContext& rank, Form form) {
+  constexpr std::int64_t kWindow = 2;
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.0625});
+  optim::GradScaler scaler({.init_scale = 64.0});
+  for (std::int64_t step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    for (std::int64_t micro = 0; micro < kWindow; ++micro) {
+      const bool is_last = micro + 1 == kWindow;
+      const Batch batch = batch_of(rank, kWindow * step + micro, 1);
+      std::optional<NoSync> no_sync;
+      if (!is_last) no_sync.emplace(ddp);
+      scaler.scale(scale(mse_loss(ddp(batch.x), batch.y), 1.0 / kWindow)).backward();
+      if (form.fixed ? is_last : micro == 0) scaler.unscale(optimizer);
+    }
+    scaler.step(optimizer);
+    scaler.update();
+  }
+}
+
 // Rank 1 freezes a layer where its own loss has stopped falling. Unused parameters are looked for, so nothing fails.
 void layer_frozen_on_one_rank(RankContext& rank, Form form) {
   Generator init(1);
@@ -175,6 +199,9 @@ std::vector<Bug> gradient_bugs() {
        .program = layer_frozen_on_one_rank,
        .expected = {.law = "A-contribution-ended",
                     .says = "rank 1 contributes nothing to `first.weight` from step 2 on"}},
+      {.id = "unscaled-mid-window",
+       .program = unscaled_mid_window,
+       .expected = {.law = "accumulated-once", .step = 0}},
       {.id = "lr-per-rank",
        .program = lr_per_rank,
        .expected = {.law = "optimizer-equal", .cause = "lr-per-rank", .ranks = {1}, .step = 2}},

@@ -42,7 +42,7 @@ class HeldSets {
   static std::optional<Finding> other_order(const SplitPlace& place,
                                             const HeldByRank& by_rank,
                                             const NameTable& names);
-  static bool hold_other_samples(const HeldByRank& by_rank);
+  static bool has_a_set_alone(const HeldByRank& by_rank);
 
   std::map<SplitPlace, HeldByRank> held_;
 };

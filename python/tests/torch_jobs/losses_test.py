@@ -1,0 +1,52 @@
+"""What a loss is called in a trace: its function, and what distinguishes weights of classes."""
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+
+from forked import run_job
+
+JOB = '''
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+torch.manual_seed(3)
+x = torch.randn(4, 3)
+classes = torch.tensor([0, 1, 0, 1])
+ones = torch.ones(4, 2)
+for loss_of, n_steps in (
+    (lambda z: nn.functional.cross_entropy(z, classes, weight=torch.tensor([1.0, 0.25])), 3),
+    (lambda z: nn.functional.binary_cross_entropy_with_logits(z, ones, pos_weight=torch.tensor([0.5, 2.0])), 1),
+    (lambda z: nn.functional.binary_cross_entropy_with_logits(z, ones, pos_weight=torch.full((4, 2), 0.5)), 1),
+    (lambda z: nn.functional.cross_entropy(z, classes), 1),
+):
+    model = DistributedDataParallel(nn.Linear(3, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+    for _ in range(n_steps):
+        optimizer.zero_grad()
+        loss_of(model(x)).backward()
+        optimizer.step()
+dist.destroy_process_group()
+'''
+
+
+def with_weights(name: str, weights: list[float]) -> str:
+    return f"{name} with class weights #{zlib.crc32(str(weights).encode()):08x}"
+
+
+def test_of_a_wrappers_first_two_losses_the_weights_of_classes_are_in_their_names(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(JOB)
+    ran = run_job(script, 2, tmp_path / "trace", tmp_path)
+    assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    lines = (tmp_path / "trace" / "a000.rank-00000.jsonl").read_text().splitlines()
+    names = [event["function"] for event in map(json.loads, lines) if event.get("kind") == "loss"]
+    assert names == [
+        with_weights("cross_entropy", [1.0, 0.25]), with_weights("cross_entropy", [1.0, 0.25]), "cross_entropy",
+        with_weights("loss", [0.5, 2.0]),
+        "loss",  # As many weights as logits: of each sample's own.
+        "cross_entropy"]
