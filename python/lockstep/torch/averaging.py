@@ -6,7 +6,8 @@ some module trains has said what its replicas are: from the next step on that mo
 wrapper that reduces nothing. If it leaves out some of them, fewer than half, the rest is the wrapper, and those
 that are left out are parameters that no wrapper has. The first step itself is not recorded, since nothing watched
 its backward. Before a step that fewer elements were sent for, recording ends: the ranks may train alone from
-there on.
+there on. Sums that only one rank gets count like those that all get, since all may step with what they have. A
+program that broadcasts parameters after that means it so: recording ends, before any step was judged.
 """
 from __future__ import annotations
 
@@ -35,8 +36,10 @@ class Averaged(Wrapper):
     """A module whose gradients the program reduces. Its data are not followed: what the first step
     consumed has passed by."""
 
-    def __init__(self, recorder: Recorder, index: int, module: torch.nn.Module, reduced: set[int]) -> None:
+    def __init__(self, recorder: Recorder, index: int, module: torch.nn.Module, reduced: set[int], to_one: bool) -> None:
         super().__init__(recorder, index, module)
+        self.to_one = to_one  # Rank gets the sums.
+        self.is_replaced = False  # By what the program broadcasts: what it has come to does not matter.
         self.left_out = {id(p): name for name, p in self.trained if id(p) not in reduced}
         self.all = {name: p for name, p in self.all.items() if not p.requires_grad or id(p) in reduced}
         self.trained = [(name, p) for name, p in self.trained if id(p) in reduced]
@@ -63,6 +66,10 @@ class Averaged(Wrapper):
         if self.gone:
             super().unwatch_entry()
 
+    def write_end(self) -> None:
+        if not self.is_replaced:
+            super().write_end()
+
     def step_over(self) -> None:
         super().step_over()
         self.place.sync += 1  # Each step ends with a reduction.
@@ -84,20 +91,37 @@ class Averaging:
         self._copied: dict[int, int] = {}  # As a copy, and the digest of what was copied.
         self._averaged: list[Averaged] = []
         self._n_sent = 0  # Elements since the last step.
+        self._to_one = False  # Some of them: only one rank gets the sums.
 
     def posted(self, call: Call) -> None:
         """A collective of the program's own. One in the middle of a backward comes too early: hooks of the
         program's run before ours, and leave no gradient of a single rank to look at."""
-        adds = call.op is CollectiveOp.ALL_REDUCE and call.reduce in (ReduceOp.SUM, ReduceOp.AVG)
+        adds = call.op in (CollectiveOp.ALL_REDUCE, CollectiveOp.REDUCE) and call.reduce in (ReduceOp.SUM, ReduceOp.AVG)
         if not (adds or call.op is CollectiveOp.BROADCAST) or call.calls.number != 0:
             return
         if self._averaged:
+            self._look_for_parameters(call.inputs)
             self._n_sent += sum(tensor.numel() for tensor in call.inputs if tensor.is_floating_point())
         if self.recorder.scope == BACKWARD or not self._may_begin():
             return
         for tensor in call.inputs:
             if tensor.is_floating_point() and tensor.grad_fn is None:
                 self._find(tensor, adds)
+                self._to_one |= call.op is CollectiveOp.REDUCE
+
+    def _look_for_parameters(self, sent: Any) -> None:
+        """What one rank has stepped to becomes what all have: its parameters themselves, or as many bytes in one piece."""
+        places, most = {tensor.data_ptr() for tensor in sent}, max((tensor.nbytes for tensor in sent), default=0)
+        for wrapper in list(self._averaged):
+            own = [p for _, p in wrapper.trained]
+            if wrapper.to_one and (most >= sum(p.nbytes for p in own) or any(p.data_ptr() in places for p in own)):
+                wrapper.is_replaced = True
+                self._end(wrapper)
+
+    def _end(self, wrapper: Averaged) -> None:
+        self._averaged.remove(wrapper)
+        wrapper.forget()
+        self.recorder.wrapping.version += 1
 
     def _may_begin(self) -> bool:
         return self.n_backwards > 0 and not self.recorder.wrapping.of and self.recorder.pen is not None
@@ -151,13 +175,12 @@ class Averaging:
         used = {id(p) for group in optimizer.param_groups for p in group["params"]}
         for wrapper in list(self._averaged):
             if self._n_sent < wrapper.n_elements and any(id(p) in used for _, p in wrapper.trained):
-                self._averaged.remove(wrapper)
-                wrapper.forget()
-                self.recorder.wrapping.version += 1
+                self._end(wrapper)
 
     def stepped(self, optimizer: Any) -> None:
         """A step is over."""
         self._n_sent = 0
+        to_one, self._to_one = self._to_one, False
         if not self._may_begin():
             return
         pen, owned = self.recorder.pen, self.recorder.wrapping.owners()
@@ -177,7 +200,7 @@ class Averaging:
         self._stepped.update((number, weakref.ref(p)) for number, p in used.items())
         module = self._module_of(set(used)) if begins else None
         if module is not None:
-            self._begin(module, reduced)
+            self._begin(module, reduced, to_one)
 
     def _has_stepped(self, parameter: Any) -> bool:
         known = self._stepped.get(id(parameter))
@@ -192,10 +215,10 @@ class Averaging:
                 found.append((sum(1 for _ in module.modules()), module))
         return min(found, key=lambda one: one[0])[1] if found else None
 
-    def _begin(self, module: torch.nn.Module, reduced: set[int]) -> None:
+    def _begin(self, module: torch.nn.Module, reduced: set[int], to_one: bool) -> None:
         recorder, pen = self.recorder, self.recorder.pen
         wrapping = recorder.wrapping
-        wrapper = Averaged(recorder, len(wrapping.all), module, reduced)
+        wrapper = Averaged(recorder, len(wrapping.all), module, reduced, to_one)
         if pen is None:
             return
         wrapping.add(wrapper)
@@ -206,7 +229,8 @@ class Averaging:
             wrapper.index, wrapper.layout([name for name, _ in wrapper.trained]),
             wrapper.layout([name for name, p in wrapper.all.items() if not p.requires_grad]),
             wrapper.layout([]), wrapper.layout(wrapper.ignored), "local", 0, 0, recorder.world, False)
-        wrapper.write_states(StateKind.PARAM, StatePoint.WRAP, wrapper.all)
+        if not to_one:  # The first step has made the replicas differ: that is not how they began.
+            wrapper.write_states(StateKind.PARAM, StatePoint.WRAP, wrapper.all)
         wrapper.gradients.watch()
         wrapper.watch_entry()
         recorder.patches.on_undo(wrapper.forget)

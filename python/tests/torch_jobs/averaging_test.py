@@ -107,3 +107,10 @@ def test_steps_that_ranks_take_apart_are_left_out(script: str, steps: set[int], 
     _, events = events_of(SCRIPTS / script, tmp_path)
     assert {event["at"][4] for event in events if event["kind"] == "step"} == steps
     assert any(event["kind"] == "wrap" for event in events) == bool(steps)
+
+
+@pytest.mark.parametrize("script", ["reduced_to_one.py", "reduced_to_owners.py"])
+def test_steps_after_which_parameters_are_broadcast_are_left_out(script: str, tmp_path: Path) -> None:
+    _, events = events_of(SCRIPTS / script, tmp_path)
+    of_models = [event["kind"] for event in events if event["kind"] in ("wrap", "grad", "state", "step")]
+    assert of_models == ["wrap"]

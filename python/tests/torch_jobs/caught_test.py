@@ -152,7 +152,8 @@ UNWRAPPED = {
     "averaged_accumulated.py": "reduced-once", "averaged_by_hand.py": "gradient-mean",
     "averaged_flat.py": "gradient-mean", "averaged_for_a_while.py": "gradient-mean",
     "averaged_sums.py": "reduced-once", "averaged_unused.py": "collectives-match",
-    "outer_optimizer.py": "collectives-match", "sharded_by_hand.py": "collectives-match"}
+    "outer_optimizer.py": "collectives-match", "reduced_to_one.py": "collectives-match",
+    "reduced_to_owners.py": "collectives-match", "sharded_by_hand.py": "collectives-match"}
 # Advice that a healthy script must not get.
 UNDESERVED = ("A-batch-norm-uneven", "A-batches-repeat", "A-buffer-replaced", "A-contribution-ended", "A-coverage", "A-divided-twice", "A-losses-differ",
               "A-order-comes-apart", "A-other-divisor", "A-padding-counted", "A-same-gradients", "A-unwrapped")
