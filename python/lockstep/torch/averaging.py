@@ -96,8 +96,10 @@ class Averaging:
     def posted(self, call: Call) -> None:
         """A collective of the program's own. One in the middle of a backward comes too early: hooks of the
         program's run before ours, and leave no gradient of a single rank to look at."""
-        adds = call.op in (CollectiveOp.ALL_REDUCE, CollectiveOp.REDUCE) and call.reduce in (ReduceOp.SUM, ReduceOp.AVG)
-        if not (adds or call.op is CollectiveOp.BROADCAST) or call.calls.number != 0:
+        is_sum = call.reduce in (ReduceOp.SUM, ReduceOp.AVG)
+        adds = call.op is CollectiveOp.ALL_REDUCE and is_sum
+        to_one = call.op is CollectiveOp.REDUCE and is_sum
+        if not (adds or to_one or call.op is CollectiveOp.BROADCAST) or call.calls.number != 0:
             return
         if self._averaged:
             self._look_for_parameters(call.inputs)
@@ -106,8 +108,7 @@ class Averaging:
             return
         for tensor in call.inputs:
             if tensor.is_floating_point() and tensor.grad_fn is None:
-                self._find(tensor, adds)
-                self._to_one |= call.op is CollectiveOp.REDUCE
+                self._to_one |= self._find(tensor, adds) and to_one
 
     def _look_for_parameters(self, sent: Any) -> None:
         """What one rank has stepped to becomes what all have: its parameters themselves, or as many bytes in one piece."""
@@ -126,7 +127,8 @@ class Averaging:
     def _may_begin(self) -> bool:
         return self.n_backwards > 0 and not self.recorder.wrapping.of and self.recorder.pen is not None
 
-    def _find(self, tensor: torch.Tensor, adds: bool) -> None:
+    def _find(self, tensor: torch.Tensor, adds: bool) -> bool:
+        """Returns whether it is a gradient itself."""
         if self.n_backwards >= self._next_look and self._next_look < 1 << MOST_LOOKS:
             self._next_look = 2 * self.n_backwards
             self._look()
@@ -134,15 +136,15 @@ class Averaging:
         for parameter in alike:
             if parameter.grad is not None and parameter.grad.data_ptr() == tensor.data_ptr():
                 self._reduced.add(id(parameter))
-                return
+                return True
         if not adds:
-            return
+            return False
         absent = next((id(p) for p in alike if p.grad is None and id(p) not in self._absent), None)
         if absent is not None:
             self._absent.add(absent)
-            return
-        if tensor.dim() == 1:
+        elif tensor.dim() == 1:
             self._find_copies(tensor)
+        return False
 
     def _find_copies(self, tensor: torch.Tensor) -> None:
         """Whether a buffer is the gradients of a module, one after the other."""

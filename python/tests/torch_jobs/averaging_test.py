@@ -71,6 +71,20 @@ def test_what_is_added_and_used_is_what_the_program_has(tmp_path: Path) -> None:
             assert [sketch[0] for sketch in event["sketches"]] == pytest.approx(sizes, rel=1e-12)
 
 
+def kinds_at_wrap(scratch: Path, how: str) -> set[str]:
+    _, events = job(scratch, how)
+    return {event["kind"] for event in events if event["at"][4] <= 1 and event["kind"] in ("wrap", "param")
+            and event.get("point", "wrap") == "wrap"}
+
+
+def test_a_sum_on_one_rank_of_anything_but_gradients_changes_nothing(tmp_path: Path) -> None:
+    assert kinds_at_wrap(tmp_path, "dist.all_reduce(parameter.grad); dist.reduce(torch.ones(3), 0)") == {"wrap", "param"}
+
+
+def test_parameters_that_a_sum_on_one_rank_has_made_different_are_not_how_they_began(tmp_path: Path) -> None:
+    assert kinds_at_wrap(tmp_path, "dist.reduce(parameter.grad, 0)") == {"wrap"}
+
+
 def wrapped_by(scratch: Path, sends: str) -> list[list[str]]:
     """The parameters of what is recorded as a wrapper, where only gradients for which `sends` is true are sent."""
     _, events = job(scratch, f"dist.all_reduce(parameter.grad) if {sends} else None")
@@ -112,5 +126,5 @@ def test_steps_that_ranks_take_apart_are_left_out(script: str, steps: set[int], 
 @pytest.mark.parametrize("script", ["reduced_to_one.py", "reduced_to_owners.py"])
 def test_steps_after_which_parameters_are_broadcast_are_left_out(script: str, tmp_path: Path) -> None:
     _, events = events_of(SCRIPTS / script, tmp_path)
-    of_models = [event["kind"] for event in events if event["kind"] in ("wrap", "grad", "state", "step")]
+    of_models = [event["kind"] for event in events if event["kind"] in ("wrap", "grad", "param", "step")]
     assert of_models == ["wrap"]
