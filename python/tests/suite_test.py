@@ -38,7 +38,7 @@ sys.exit(run.tested(words, dict(os.environ), repeats={repeats}))
 def left(ran: subprocess.CompletedProcess[str]) -> list[int]:
     """The processes that it names, all of which sleep."""
     lines = ran.stderr.partition("left running:\n")[2].splitlines()
-    found = [re.fullmatch(r"  process (\d+): sleep, sleep 3600 , waits in \w+", line) for line in lines]
+    found = [re.fullmatch(r"  process (\d+): sleep, sleep 3600 , waits in \w*", line) for line in lines]
     assert all(found), lines
     return [int(line[1]) for line in found if line]
 

@@ -7,7 +7,7 @@ wrapper that reduces nothing. If it leaves out some of them, fewer than half, th
 that are left out are parameters that no wrapper has. The first step itself is not recorded, since nothing watched
 its backward. Before a step that fewer elements were sent for, recording ends: the ranks may train alone from
 there on. Sums that only one rank gets count like those that all get, since all may step with what they have. A
-program that broadcasts parameters after that means it so: recording ends, before any step was judged.
+program that sends parameters after its step intends that: recording ends before a step is judged.
 """
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Averaged(Wrapper):
 
     def __init__(self, recorder: Recorder, index: int, module: torch.nn.Module, reduced: set[int], to_one: bool) -> None:
         super().__init__(recorder, index, module)
-        self.to_one = to_one  # Rank gets the sums.
+        self.to_one = to_one  # Only one rank gets the sums.
         self.is_replaced = False  # By what the program broadcasts: what it has come to does not matter.
         self.left_out = {id(p): name for name, p in self.trained if id(p) not in reduced}
         self.all = {name: p for name, p in self.all.items() if not p.requires_grad or id(p) in reduced}
@@ -99,10 +99,10 @@ class Averaging:
         is_sum = call.reduce in (ReduceOp.SUM, ReduceOp.AVG)
         adds = call.op is CollectiveOp.ALL_REDUCE and is_sum
         to_one = call.op is CollectiveOp.REDUCE and is_sum
+        self._look_for_parameters(call)
         if not (adds or to_one or call.op is CollectiveOp.BROADCAST) or call.calls.number != 0:
             return
         if self._averaged:
-            self._look_for_parameters(call.inputs)
             self._n_sent += sum(tensor.numel() for tensor in call.inputs if tensor.is_floating_point())
         if self.recorder.scope == BACKWARD or not self._may_begin():
             return
@@ -110,12 +110,14 @@ class Averaging:
             if tensor.is_floating_point() and tensor.grad_fn is None:
                 self._to_one |= self._find(tensor, adds) and to_one
 
-    def _look_for_parameters(self, sent: Any) -> None:
-        """What one rank has stepped to becomes what all have: its parameters themselves, or as many bytes in one piece."""
-        places, most = {tensor.data_ptr() for tensor in sent}, max((tensor.nbytes for tensor in sent), default=0)
-        for wrapper in list(self._averaged):
+    def _look_for_parameters(self, call: Call) -> None:
+        """What one rank has stepped to becomes what all have: its parameters are sent, or as many bytes in one piece."""
+        places = {tensor.data_ptr() for tensor in (*call.inputs, *call.outputs)}
+        copies = call.op in (CollectiveOp.BROADCAST, CollectiveOp.SEND, CollectiveOp.RECV)
+        most = max((tensor.nbytes for tensor in call.inputs), default=0) if copies else 0
+        for wrapper in [one for one in self._averaged if one.to_one]:
             own = [p for _, p in wrapper.trained]
-            if wrapper.to_one and (most >= sum(p.nbytes for p in own) or any(p.data_ptr() in places for p in own)):
+            if most >= sum(p.nbytes for p in own) or any(p.data_ptr() in places for p in own):
                 wrapper.is_replaced = True
                 self._end(wrapper)
 

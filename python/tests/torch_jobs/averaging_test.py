@@ -123,8 +123,28 @@ def test_steps_that_ranks_take_apart_are_left_out(script: str, steps: set[int], 
     assert any(event["kind"] == "wrap" for event in events) == bool(steps)
 
 
-@pytest.mark.parametrize("script", ["reduced_to_one.py", "reduced_to_owners.py"])
-def test_steps_after_which_parameters_are_broadcast_are_left_out(script: str, tmp_path: Path) -> None:
-    _, events = events_of(SCRIPTS / script, tmp_path)
+SENDS = "dist.send({0}, 1) if dist.get_rank() == 0 else dist.recv({0}, 0)"
+
+
+@pytest.mark.parametrize(("script", "broadcasts", "instead"), [
+    ("reduced_to_one.py", "dist.broadcast(whole, 0)", "dist.broadcast(whole, 0)"),
+    ("reduced_to_one.py", "dist.broadcast(whole, 0)", SENDS.format("whole")),
+    ("reduced_to_owners.py", "dist.broadcast(parameter.data, owner)", "dist.broadcast(parameter.data, owner)"),
+    ("reduced_to_owners.py", "dist.broadcast(parameter.data, owner)", SENDS.format("parameter.data"))])
+def test_steps_after_which_parameters_are_sent_are_left_out(
+        script: str, broadcasts: str, instead: str, tmp_path: Path) -> None:
+    text = (SCRIPTS / script).read_text()
+    assert broadcasts in text
+    (tmp_path / "job.py").write_text(text.replace(broadcasts, instead))
+    _, events = events_of(tmp_path / "job.py", tmp_path)
     of_models = [event["kind"] for event in events if event["kind"] in ("wrap", "grad", "param", "step")]
     assert of_models == ["wrap"]
+
+
+def test_gradients_of_as_many_bytes_as_the_parameters_are_no_parameters(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    whole = "nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1))"
+    assert whole in JOB
+    script.write_text(JOB.replace(whole, "nn.Linear(4, 1, bias=False)").replace("{sum}", "dist.reduce(parameter.grad, 0)"))
+    _, events = events_of(script, tmp_path)
+    assert {event["at"][4] for event in events if event["kind"] == "step"} == {1, 2, 3, 4}
