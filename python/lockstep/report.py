@@ -95,6 +95,7 @@ class Report:
             lines.append(f"  {finding.sentence}")
             if finding.cause:
                 lines.append(f"    Likely cause: {finding.cause}. {finding.cause_text}")
+        lines += [f"  advice {advice}" for law in self.laws for advice in law.advice]
         return "\n".join(lines)
 
 

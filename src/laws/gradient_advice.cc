@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "lockstep/laws/rules/detail/precision.h"
 
@@ -66,6 +67,7 @@ void GradientAdvice::on_reduction(const AlignmentKey& alignment,
 }
 
 void GradientAdvice::on_step(const Event& event, const StepEvent& step) {
+  unwrapped_.on_followed(event);
   if (!suspect_ || wrapper_of(event.at) != suspect_->wrapper || event.at.opt < suspect_->step)
     return;
   if (!step.skipped && !used_) used_ = suspect_;
@@ -89,6 +91,7 @@ std::vector<Advice> GradientAdvice::advice(const NameTable& names) const {
                           " reductions every rank put in the same gradient: the ranks train on the "
                           "same samples, with the same masks"});
   }
+  if (std::optional<Advice> nothing = unwrapped_.advice()) advice.push_back(*std::move(nothing));
   return advice;
 }
 

@@ -66,5 +66,53 @@ TEST(LossKindsTest, WeightsThatAreNewForEachBatchAreFine) {
             std::string::npos);
 }
 
+/// Ranks that each compute two gradients outside of wrappers, `trains` of them; the last of them may wrap a model then.
+LawResult unwrapped(std::int32_t n_ranks,
+                    std::int32_t trains,
+                    bool wraps = false,
+                    bool grad = true) {
+  DdpJob job(n_ranks);
+  for (std::int32_t rank = 0; rank < trains; ++rank) {
+    for (std::int32_t step = 0; step < 2; ++step) {
+      job.at(rank).wrapper = -1;
+      job.stream.add(rank, LossEvent{.function = job.stream.name("mse_loss"), .grad = grad});
+    }
+  }
+  if (wraps) job.wrap();
+  return check("gradient-mean", job.stream);
+}
+
+TEST(UnwrappedBackwardsTest, GradientsThatNothingReducesAreSaidToBeUnchecked) {
+  const LawResult result = unwrapped(3, 2);
+  ASSERT_EQ(result.advice.size(), 1U);
+  EXPECT_EQ(result.advice[0].id, "A-nothing-wrapped");
+  EXPECT_EQ(result.advice[0].about, AdviceSubject::kChecks);
+  EXPECT_TRUE(result.advice[0].message.starts_with("ranks 0, 1 compute gradients"))
+      << result.advice[0].message;
+  EXPECT_EQ(result.verdict, Verdict::kNotCheckable);
+}
+
+TEST(UnwrappedBackwardsTest, AWrapperIsSomethingToCheck) {
+  EXPECT_TRUE(unwrapped(2, 2, true).advice.empty());
+}
+
+TEST(UnwrappedBackwardsTest, StepsThatAreRecordedAreSomethingToCheck) {
+  DdpJob job(2);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.at(rank).wrapper = -1;
+    job.stream.add(rank, LossEvent{.function = job.stream.name("mse_loss")});
+    job.stream.add(rank, StepEvent{});
+  }
+  EXPECT_TRUE(check("gradient-mean", job.stream).advice.empty());
+}
+
+TEST(UnwrappedBackwardsTest, OneRankThatTrainsHasNothingToReduce) {
+  EXPECT_TRUE(unwrapped(2, 1).advice.empty());
+}
+
+TEST(UnwrappedBackwardsTest, LossesWithoutABackwardAreNoTraining) {
+  EXPECT_TRUE(unwrapped(2, 2, false, false).advice.empty());
+}
+
 }  // namespace
 }  // namespace lockstep

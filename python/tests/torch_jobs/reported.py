@@ -111,6 +111,7 @@ ROWS = {
         Expected("gradient-mean", None, 1, (0,), tensor="0.weight", says="one rank's own gradient"), ranks=3),
     "gradients_reduced_to_one": Row(
         Expected("replicas-equal", None, 1, (1,), tensor="0.weight", says="the gradients the step used differed")),
+    "never_wrapped": Row(None, advice="A-nothing-wrapped"),
     # Such hooks exist on purpose: it is advice.
     "frozen_on_one_rank": Row(
         Expected("buffers-policy", "batch-norm-uneven", 1, (1,), tensor="1.num_batches_tracked"), ranks=3),

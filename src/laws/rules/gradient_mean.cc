@@ -54,6 +54,7 @@ class GradientMean final : public Law {
 
   void on_event(const Event& event, const NameTable& names) override {
     losses_.on_event(event);
+    noticed_.on_event(event);
     observe(event, one_rank(event), names);
     follow(event, names);
   }
@@ -66,6 +67,7 @@ class GradientMean final : public Law {
       return noticed_.on_step(first, *step);
     if (std::holds_alternative<LossEvent>(first.body)) {
       losses_.on_cohort(event);
+      noticed_.on_losses(event);
       return follow(event, names);
     }
     const bool alike = knows_all(event) && event.similarity <= Similarity::kSameShape;
@@ -134,6 +136,7 @@ class GradientMean final : public Law {
       sources_.on_phase(event, *phase);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
+      noticed_.on_wrap(event);
     } else if (const auto* hook = std::get_if<CommHookEvent>(&event.body)) {
       travel_.on_hook(event, *hook);
     } else if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {

@@ -29,6 +29,23 @@ void init_buffers_skipped(RankContext& rank, Form form) {
   train_step(ddp, optimizer, batch_of(rank, 0));
 }
 
+// The loop runs on every rank, and nothing in it knows of the others.
+void never_wrapped(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  std::optional<DistributedDataParallel<Mlp>> ddp;
+  if (form.fixed) ddp.emplace(model, rank.world());
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    if (ddp) {
+      train_step(*ddp, optimizer, batch);
+    } else {
+      train_step(model, optimizer, batch);
+    }
+  }
+}
+
 class Scalar final : public nn::Module {
  public:
   explicit Scalar(Runtime& runtime)
@@ -148,6 +165,9 @@ std::vector<Bug> start_bugs() {
                     .ranks = {1},
                     .step = 0,
                     .tensor = "norm.running_mean"}},
+      {.id = "never-wrapped",
+       .program = never_wrapped,
+       .expected = {.law = "replicas-equal", .ranks = {1}, .step = 0, .tensor = "parameter.0"}},
       {.id = "param-replaced",
        .program = param_replaced,
        .expected =

@@ -7,19 +7,29 @@
 
 #include "lockstep/laws/finding.h"
 #include "lockstep/laws/rules/detail/mean/open_reduction.h"
+#include "lockstep/laws/rules/detail/mean/unwrapped_backwards.h"
 
 namespace lockstep::laws {
 
-/// Looks at every complete reduction.
+/// Looks at every complete reduction, and at what is none.
 class GradientAdvice {
  public:
   void on_reduction(const AlignmentKey& alignment,
                     const OpenReduction& open,
                     const NameTable& names);
+
+  /// A loss, or anything else.
+  void on_event(const Event& event) { unwrapped_.on_event(event); }
+
+  void on_losses(const CohortEvent& event) { unwrapped_.on_cohort(event); }
+
+  void on_wrap(const Event& event) { unwrapped_.on_followed(event); }
+
   /// A step that is skipped uses nothing: a loss scaler finds overflows on purpose.
   void on_step(const Event& event, const StepEvent& step);
   /// "A-non-finite": the first step that used a value that is not finite, and on which rank it came
-  /// up; "A-same-gradients": in each of at least four reductions, every rank put in the same bits.
+  /// up; "A-same-gradients": in each of at least four reductions, every rank put in the same bits;
+  /// "A-nothing-wrapped".
   std::vector<Advice> advice(const NameTable& names) const;
 
  private:
@@ -37,6 +47,7 @@ class GradientAdvice {
                                              const NameTable& names);
   static bool are_same(const OpenReduction& open);
 
+  UnwrappedBackwards unwrapped_;
   std::optional<NonFinite> suspect_;  // Until a step uses it, or is skipped.
   std::optional<NonFinite> used_;
   std::int64_t n_reductions_ = 0;  // That had any gradient.
