@@ -39,7 +39,7 @@ class Averaged(Wrapper):
     def __init__(self, recorder: Recorder, index: int, module: torch.nn.Module, reduced: set[int], to_one: bool) -> None:
         super().__init__(recorder, index, module)
         self.to_one = to_one  # Only one rank gets the sums.
-        self.is_replaced = False  # By what the program broadcasts: what it has come to does not matter.
+        self.is_replaced = False  # By what the program sends: what it has come to does not matter.
         self.left_out = {id(p): name for name, p in self.trained if id(p) not in reduced}
         self.all = {name: p for name, p in self.all.items() if not p.requires_grad or id(p) in reduced}
         self.trained = [(name, p) for name, p in self.trained if id(p) in reduced]
@@ -112,10 +112,13 @@ class Averaging:
 
     def _look_for_parameters(self, call: Call) -> None:
         """What one rank has stepped to becomes what all have: its parameters are sent, or as many bytes in one piece."""
+        to_one = [wrapper for wrapper in self._averaged if wrapper.to_one]
+        if not to_one:
+            return
         places = {tensor.data_ptr() for tensor in (*call.inputs, *call.outputs)}
         copies = call.op in (CollectiveOp.BROADCAST, CollectiveOp.SEND, CollectiveOp.RECV)
         most = max((tensor.nbytes for tensor in call.inputs), default=0) if copies else 0
-        for wrapper in [one for one in self._averaged if one.to_one]:
+        for wrapper in to_one:
             own = [p for _, p in wrapper.trained]
             if most >= sum(p.nbytes for p in own) or any(p.data_ptr() in places for p in own):
                 wrapper.is_replaced = True

@@ -209,6 +209,7 @@ def test_a_healthy_script_without_a_wrapper_is_silent(script: str, ranks: int, t
     advice = [line for law in report.laws for line in law.advice]
     unchecked = [line for line in advice if line.startswith("A-nothing-wrapped")]
     assert len(unchecked) == (script in NOT_RECOGNISED)
+    assert str(report).count("\n  advice A-nothing-wrapped: ") == len(unchecked)
     advice = [line for line in advice if line not in unchecked]
     assert not any(line.startswith(UNDESERVED) for line in advice), advice
 

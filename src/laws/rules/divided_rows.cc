@@ -53,9 +53,8 @@ Finding DividedRows::finding(const SplitPlace& place,
   if (shares) {
     finding.message +=
         "divides a subset of its own among all ranks, and no sample of those that were looked at "
-        "was "
-        "read by two: if the subset is its rank's share of the data already, the sampler divides "
-        "it once "
+        "was read by two: if the subset is its rank's share of the data already, the sampler "
+        "divides it once "
         "more, and most samples are trained on by none";
   } else {
     finding.message +=
