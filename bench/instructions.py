@@ -16,22 +16,21 @@ import sys
 import tempfile
 from pathlib import Path
 
-RECORD = r"^void lockstep::Recorder::record<lockstep::{}>\("
 # Name, and the functions whose inclusive costs are added. None contains another.
 ROWS: list[tuple[str, list[str]]] = [
-    ("losses", [RECORD.format("LossEvent")]),
+    ("losses", [r"::note\(lockstep::Tensor const&"]),
     ("cleared gradients", [r"StepRecord::record_cleared\("]),
     ("options of optimizers", [r"StepRecord::record_options\(", r"StepRecord::has_news\("]),
     ("tensors kept equal by the program", [r"Recorder::record_auxiliary\("]),
     ("environment", [r"^lockstep::record_environment\("]),
-    ("the model's schema", [RECORD.format("ConfigurationEvent"), r"schema_of\("]),
+    ("wrapping, and the model's schema", [r"WrapperTrace::record_wrap\(", r"schema_of\("]),
     ("law accumulated-once", [r"AccumulatedOnce::(on_cohort|finish|~)", r"make_accumulated_once\("]),
     ("law norm-true", [r"NormTrue::(on_cohort|finish|~)", r"make_norm_true\("]),
     ("law outer-step", [r"OuterStep::(on_cohort|finish|~)", r"make_outer_step\("]),
     ("law trained-set", [r"TrainedSet::(on_cohort|finish|~)", r"make_trained_set\("]),
-    ("all gradients", [RECORD.format("GradEvent")]),
-    ("all states", [RECORD.format("StateEvent")]),
-    ("all collectives", [RECORD.format("CollectiveEvent")]),
+    ("all gradients", [r"GradientTrace::flush\(", r"^lockstep::Recorder::record_grads\("]),
+    ("all states", [r"^lockstep::Recorder::record_states\("]),
+    ("all collectives", [r"ProcessGroup::record_(posted|completed)\("]),
     ("making, ending and dropping all laws", [r"^lockstep::LawSet::(make|finish|~LawSet)\("]),
 ]
 TOTAL = "PROGRAM TOTALS"

@@ -239,18 +239,9 @@ Tensor whole_gradient(const Variable& leaf) {
   return rows ? to_dense(*rows) : leaf.grad();
 }
 
-void WholeGradients::add(const Variable& leaf) {
-  if (leaf.state().sparse_grad) {
-    made_.push_back(std::make_unique<Tensor>(whole_gradient(leaf)));
-    list_.push_back(made_.back().get());
-  } else {
-    list_.push_back(&leaf.grad());
-  }
-}
-
-void WholeGradients::clear() {
-  list_.clear();
-  made_.clear();
+const Tensor* WholeGradients::make_dense(const Variable& leaf) {
+  made_.push_back(std::make_unique<Tensor>(whole_gradient(leaf)));
+  return made_.back().get();
 }
 
 }  // namespace lockstep

@@ -86,12 +86,20 @@ class WholeGradients {
   void reserve(std::size_t n) { list_.reserve(n); }
 
   /// Valid until the next clear(). Requires: the leaf keeps its gradient until then.
-  void add(const Variable& leaf);
-  void clear();
+  void add(const Variable& leaf) {
+    list_.push_back(leaf.state().sparse_grad ? make_dense(leaf) : &leaf.grad());
+  }
+
+  void clear() {
+    list_.clear();
+    made_.clear();
+  }
 
   std::span<const Tensor* const> list() const { return list_; }
 
  private:
+  const Tensor* make_dense(const Variable& leaf);
+
   std::vector<const Tensor*> list_;
   std::vector<std::unique_ptr<Tensor>> made_;  // Of those that list rows.
 };

@@ -66,6 +66,7 @@ WrapperTrace::WrapperTrace(Runtime& runtime, const WrappedState& state)
       names_(&runtime.pool()),
       params_layout_(layout_of(state.replicated)),
       params_(&runtime.pool()),
+      params_data_(&runtime.pool()),
       buffers_(&runtime.pool()),
       shared_(&runtime.pool()),
       before_(&runtime.pool()),
@@ -74,7 +75,11 @@ WrapperTrace::WrapperTrace(Runtime& runtime, const WrappedState& state)
       tensors_(&runtime.pool()) {
   recorder_->set_source(wrapper_, this);
   params_.reserve(state.replicated.size());
-  for (const NamedVariable& entry : state.replicated) params_.push_back(entry.variable);
+  params_data_.reserve(state.replicated.size());
+  for (const NamedVariable& entry : state.replicated) {
+    params_.push_back(entry.variable);
+    params_data_.push_back(&entry.variable.data());
+  }
   buffers_.reserve(state.buffers.size());
   for (const NamedVariable& entry : state.buffers) {
     buffers_.push_back(entry.variable);
@@ -146,10 +151,7 @@ void WrapperTrace::record_forward(ForwardEvent event, const Runtime& runtime) {
 }
 
 void WrapperTrace::record_found() {
-  tensors_.clear();
-  for (const Variable& parameter : params_) tensors_.push_back(&parameter.data());
-  recorder_->record_found(params_layout_, tensors_, wrapper_);
-  tensors_.clear();
+  recorder_->record_found(params_layout_, params_data_, wrapper_);
 }
 
 void WrapperTrace::look_at_buffers() {
@@ -179,10 +181,7 @@ void WrapperTrace::record_lone(LonePoint point) {
   const bool found = point == LonePoint::kFound;
   if (found && !alone_) return;
   alone_ = !found;
-  tensors_.clear();
-  for (const Variable& parameter : params_) tensors_.push_back(&parameter.data());
-  recorder_->record_lone(point, params_layout_, tensors_, wrapper_);
-  tensors_.clear();
+  recorder_->record_lone(point, params_layout_, params_data_, wrapper_);
 }
 
 void WrapperTrace::record_state(StatePoint point) {

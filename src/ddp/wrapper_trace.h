@@ -77,6 +77,7 @@ class WrapperTrace final : public StateSource {
   WrapEvent layouts_;
   LayoutId params_layout_;  // Of all replicated parameters.
   std::pmr::vector<Variable> params_;
+  std::pmr::vector<const Tensor*> params_data_;
   std::pmr::vector<Variable> buffers_;
   std::pmr::vector<Variable> shared_;       // Those that ranks do not write apart.
   std::pmr::vector<std::uint64_t> before_;  // Their digests before a broadcast.

@@ -62,13 +62,18 @@ LossReduction reduction_of(const LossTerms& terms, double denominator) {
   return denominator == 1.0 ? LossReduction::kSum : LossReduction::kGiven;
 }
 
+/// A loss has just been computed: no transfer owns it.
+double value_of(const Tensor& loss) {
+  return loss.dtype() == DType::kF32 ? double{*loss.read<float>()} : loss.at(0);
+}
+
 void note(const Tensor& out, const LossInputs& in, const LossTerms& terms, bool grad) {
   Recorder* const recorder = in.x.runtime().recorder();
   if (recorder == nullptr || !recorder->options().losses) return;
   const Shape& shape = in.x.shape();
   recorder->record(LossEvent{.function = recorder->literal(terms.function),
                              .reduction = reduction_of(terms, in.denominator),
-                             .value = out.at(0),
+                             .value = value_of(out),
                              .denominator = in.denominator,
                              .n_terms = terms.n_terms,
                              .n_rows = shape.n_dims() == 0 ? 1 : shape[0],

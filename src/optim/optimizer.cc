@@ -154,13 +154,14 @@ void Optimizer::take_step(const detail::StepOutcome& outcome) {
     if (!outcome.found_inf) update_all();
     return;
   }
-  record_->prepare(*recorder, view());
-  if (record_->has_news(view())) record_->record_options(view(), info());
+  const detail::OptimizerView before = view();
+  record_->prepare(*recorder, before);
+  if (record_->has_news(before)) record_->record_options(before, info());
   if (!outcome.found_inf) {
-    record_->record_used(view());
+    record_->record_used(before);
     update_all();
     // A momentum that a schedule switched on has added a list of state.
-    record_->prepare(*recorder, view());
+    if (!record_->knows_lists_of(view())) record_->prepare(*recorder, view());
   }
   record_->record_step(view(), outcome);
 }

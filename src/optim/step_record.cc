@@ -46,6 +46,8 @@ void StepRecord::prepare(Recorder& recorder, const OptimizerView& view) {
   for (Part& part : parts_) {
     part.first = part.indices.front();
     put_in_order(part.indices, part.wrapper);
+    part.data.reserve(part.indices.size());
+    for (const std::size_t i : part.indices) part.data.push_back(&view.parameters[i].data());
     name_part(part, view.state);
   }
 }
@@ -76,7 +78,9 @@ StepRecord::Part& StepRecord::part_of(std::int32_t wrapper) {
   if (known != parts_.end()) return *known;
   std::pmr::vector<std::size_t> indices(parts_.get_allocator());
   indices.reserve(marks_.size());
-  return parts_.emplace_back(Part{.wrapper = wrapper, .indices = std::move(indices)});
+  return parts_.emplace_back(Part{.wrapper = wrapper,
+                                  .indices = std::move(indices),
+                                  .data = std::pmr::vector<const Tensor*>(parts_.get_allocator())});
 }
 
 NameId StepRecord::name_of(std::size_t i) const {
@@ -179,17 +183,13 @@ void StepRecord::record_cleared(bool to_none) {
 }
 
 void StepRecord::record_tensors(const OptimizerView& view, const Part& part) {
-  scratch_.clear();
-  scratch_.reserve(part.indices.size());
-  for (const std::size_t i : part.indices) scratch_.push_back(&view.parameters[i].data());
   recorder_->record_states(
-      StateKind::kParam, StatePoint::kStep, part.names, scratch_, part.wrapper);
-
+      StateKind::kParam, StatePoint::kStep, part.names, part.data, part.wrapper);
+  if (view.state.empty()) return;
   scratch_.clear();
   for (const StateList& list : view.state) {
     for (const std::size_t i : part.indices) scratch_.push_back(&list.tensors[i]);
   }
-  if (scratch_.empty()) return;
   recorder_->record_states(
       StateKind::kOptimizer, StatePoint::kStep, part.state_names, scratch_, part.wrapper);
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 
 #include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/tensor/contents.h"
@@ -88,11 +87,9 @@ GradientTrace::Draft GradientTrace::make_draft(GradPoint point) {
   return draft;
 }
 
+// What else is in the lists counts for nothing until it is defined again.
 void GradientTrace::clear(Draft& draft) {
   draft.started = false;
-  std::fill(draft.digests.begin(), draft.digests.end(), 0);
-  std::fill(draft.sketches.begin(), draft.sketches.end(), Sketch{});
-  std::fill(draft.n_elems.begin(), draft.n_elems.end(), 0);
   std::fill(draft.undefined.begin(), draft.undefined.end(), std::uint8_t{0xFF});
 }
 
@@ -103,20 +100,19 @@ void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad, con
   if (!draft.wanted) return;
   draft.started = true;
   if (!grad.defined()) return;
+  // A contribution has never been read before. A large one is named, since it may come back as
+  // the gradient before the reduction, or even after it.
+  const bool is_new = draft.point == GradPoint::kInc && grad.n_elems() <= Recorder::kAlwaysWhole;
+  if (recorder_->covers_whole(grad)) return add_part(draft, index, grad, twin, is_new);
   Tensor slice;
-  const Tensor& part = recorder_->covered(grad, wrapper_, slice);
+  add_part(draft, index, recorder_->covered(grad, wrapper_, slice), twin, is_new);
+}
+
+void GradientTrace::add_part(
+    Draft& draft, std::size_t index, const Tensor& part, const Draft* twin, bool is_new) {
   if (draft.sketched) {
-    // A gradient that was empty before this backward equals its contribution.
-    std::optional<TensorFingerprint> contribution;
-    if (twin != nullptr && twin->n_elems[index] == part.n_elems()) {
-      contribution = {twin->digests[index], twin->sketches[index]};
-    }
-    // A contribution has never been read before. A large one is named, since it may come back as
-    // the gradient before the reduction, or even after it.
-    const bool is_new = draft.point == GradPoint::kInc && grad.n_elems() <= Recorder::kAlwaysWhole;
     const TensorFingerprint print =
-        is_new ? part.runtime().kernels().fingerprint(part)
-               : known_fingerprint(part, contribution ? &*contribution : nullptr);
+        is_new ? part.runtime().kernels().fingerprint(part) : read_again(index, part, twin);
     // Each rank looks in its own: a mean names but one of the transfers that its terms were read from.
     Recorder::find_early_read(part, print.sketch);
     draft.digests[index] = print.digest;
@@ -128,15 +124,32 @@ void GradientTrace::add(Draft& draft, std::size_t index, const Tensor& grad, con
   define(draft, index);
 }
 
+TensorFingerprint GradientTrace::read_again(std::size_t index,
+                                            const Tensor& part,
+                                            const Draft* twin) {
+  // A gradient that was empty before this backward equals its contribution.
+  if (twin == nullptr || !defines(*twin, index) || twin->n_elems[index] != part.n_elems()) {
+    return known_fingerprint(part);
+  }
+  const TensorFingerprint contribution{twin->digests[index], twin->sketches[index]};
+  return known_fingerprint(part, &contribution);
+}
+
 void GradientTrace::define(Draft& draft, std::size_t index) {
   std::uint8_t& bits = draft.undefined[index / 8];
   bits = static_cast<std::uint8_t>(bits & ~(1U << (index % 8)));
 }
 
-void GradientTrace::on_increment(std::size_t index, const Tensor& increment, const Tensor& base) {
-  if (base_.wanted) add(base_, index, base, nullptr);
+bool GradientTrace::defines(const Draft& draft, std::size_t index) {
+  return (draft.undefined[index / 8] >> (index % 8) & 1U) == 0;
+}
+
+void GradientTrace::on_increment(std::size_t index, const Tensor& increment) {
+  const Variable& leaf = parameters_[index];
+  if (base_.wanted) add(base_, index, whole_gradient(leaf), nullptr);
   add(inc_, index, increment, nullptr);
-  taken_over_[index] = base.defined() ? nullptr : increment.address();
+  const bool is_first = !leaf.grad().defined() && !leaf.state().sparse_grad;
+  taken_over_[index] = is_first ? increment.address() : nullptr;
 }
 
 bool GradientTrace::is_last_contribution(std::size_t index, const Tensor& grad) const {
@@ -153,14 +166,26 @@ void GradientTrace::on_reduce(std::size_t index, const Tensor& grad, bool untouc
   define(pre_, index);
 }
 
+void GradientTrace::clear_undefined(Draft& draft) {
+  for (std::size_t i = 0; i < draft.digests.size(); ++i) {
+    if (defines(draft, i)) continue;
+    draft.digests[i] = 0;
+    if (draft.sketched) draft.sketches[i] = {};
+    draft.n_elems[i] = 0;
+  }
+}
+
 void GradientTrace::flush(Draft& draft) {
   if (!draft.started) return;
-  // Bits past the last tensor are zero.
+  // Bits past the last tensor are zero, and so is what is undefined.
   const std::size_t n = parameters_.size();
   if (n % 8 != 0) {
     draft.undefined.back() =
         static_cast<std::uint8_t>(draft.undefined.back() & ((1U << (n % 8)) - 1U));
   }
+  const bool all_defined = std::all_of(
+      draft.undefined.begin(), draft.undefined.end(), [](std::uint8_t bits) { return bits == 0; });
+  if (!all_defined) clear_undefined(draft);
   recorder_->record(GradEvent{.point = draft.point,
                               .layout = layout_,
                               .digests = draft.digests,

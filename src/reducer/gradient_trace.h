@@ -24,8 +24,8 @@ class GradientTrace {
 
   /// Gradients are computed or communicated in `dtype`, too: bounds have to allow for it.
   void allow_for(DType dtype);
-  /// A contribution, just before it is added to `.grad` (`base`, undefined if there is none).
-  void on_increment(std::size_t index, const Tensor& increment, const Tensor& base);
+  /// A contribution, just before it is added to the parameter's gradient.
+  void on_increment(std::size_t index, const Tensor& increment);
   /// The whole `.grad` as the reduction takes it; undefined if there is none. `untouched`: it
   /// cannot have been written to since its last contribution.
   void on_reduce(std::size_t index, const Tensor& grad, bool untouched);
@@ -53,9 +53,15 @@ class GradientTrace {
   std::span<T> make_list(std::size_t n);
   /// `twin`: a draft whose entry may describe the same values; null = none.
   void add(Draft& draft, std::size_t index, const Tensor& grad, const Draft* twin);
+  /// `is_new`: nothing has read these values before, and nothing is expected to come back to them.
+  [[gnu::always_inline]] static inline void add_part(
+      Draft& draft, std::size_t index, const Tensor& part, const Draft* twin, bool is_new);
+  static TensorFingerprint read_again(std::size_t index, const Tensor& part, const Draft* twin);
   static void define(Draft& draft, std::size_t index);
+  static bool defines(const Draft& draft, std::size_t index);
   void flush(Draft& draft);
   static void clear(Draft& draft);
+  static void clear_undefined(Draft& draft);
 
   Recorder* recorder_;
   std::int32_t wrapper_;

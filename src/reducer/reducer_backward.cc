@@ -17,7 +17,7 @@ void Reducer::enter_backward() {
 void Reducer::on_grad_increment(std::size_t index, const Tensor& increment) {
   if (trace_ == nullptr) return;
   enter_backward();
-  trace_->on_increment(index, increment, whole_gradient(parameters_[index].variable));
+  trace_->on_increment(index, increment);
 }
 
 void Reducer::on_grad_ready(std::size_t index) {

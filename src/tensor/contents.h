@@ -7,10 +7,9 @@
 
 #include "lockstep/tensor/dtype.h"
 #include "lockstep/tensor/sketch.h"
+#include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
-
-class Tensor;
 
 /// Which bytes a tensor has, as far as that can be known without reading them: equal ones stand for
 /// equal bytes of one type.
@@ -50,12 +49,21 @@ class Contents {
   bool closed() const { return closed_; }
 
   ContentName name_of(const Tensor& tensor);
+
+  /// Whether the tensor is known to contain what has this name. False: it may or may not.
+  bool contains(const Tensor& tensor, const ContentName& name) const {
+    const Storage& storage = *tensor.storage();
+    return name.is_known() && storage.content() == name.storage &&
+           storage.content_offset() + tensor.offset_bytes() == name.offset &&
+           tensor.n_elems() == name.n_elems && tensor.dtype() == name.dtype && !closed_;
+  }
+
   std::uint64_t digest(const Tensor& tensor);
   /// `twin`: what it may well be, if a digest says so; null: no idea.
   TensorFingerprint fingerprint(const Tensor& tensor, const TensorFingerprint* twin);
 
-  /// A caller has seen by its name that it need not read a tensor.
-  void note_spared() { ++n_spared_; }
+  /// A caller has seen by their names that it need not read this many tensors.
+  void note_spared(std::uint64_t n_tensors) { n_spared_ += n_tensors; }
 
   /// Times that bytes did not have to be read.
   std::uint64_t n_spared() const { return n_spared_; }

@@ -244,16 +244,16 @@ LOCKSTEP_WIDE void fingerprint_all(TensorFingerprint& print,
 #endif
 
 template <typename T>
-void fingerprint_all(TensorFingerprint& print,
-                     const T* x,
-                     std::size_t n,
-                     std::span<const std::uint64_t> signs) {
+LOCKSTEP_ONE_COPY void fingerprint_all(TensorFingerprint& print,
+                                       const T* x,
+                                       std::size_t n,
+                                       std::span<const std::uint64_t> signs) {
   fingerprint_halves(print, x, n, signs);
 }
 
 /// Fewer elements than lanes: each is its lane's sum. Registers would be filled for nothing.
 template <typename T>
-void fingerprint_few(TensorFingerprint& print, const T* x, std::size_t n) {
+LOCKSTEP_ONE_COPY void fingerprint_few(TensorFingerprint& print, const T* x, std::size_t n) {
   constexpr std::uint64_t kSign = 1ULL << 63U;
   for (std::size_t i = 0; i < n; ++i) {
     const auto bits = std::bit_cast<std::uint64_t>(static_cast<double>(detail::load(x[i])));

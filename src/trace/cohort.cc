@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "lockstep/trace/detail/cohort_slot.h"
+#include "lockstep/trace/detail/cohort/cohort_slot.h"
 #include "lockstep/trace/trace_digest.h"
 
 namespace lockstep {
@@ -20,7 +20,7 @@ void Cohort::begin(std::int32_t n_ranks, CohortSink& sink, TraceDigest* digest) 
   if (members_.size() != n_slot_ranks_) slots_.clear();
   n_slot_ranks_ = members_.size();
   begin_ = end_ = 0;
-  for (detail::GradPrints& prints : reduced_) prints.forget();
+  for (detail::GradPrints& prints : read_.reduced) prints.forget();
   n_waiting_ = 0;
   rejoining_ = {};
 }
@@ -48,6 +48,22 @@ void Cohort::on_event(const Event& event, const NameTable& names) {
   deliver_waiting(names);
 }
 
+// The way of most events: a rank says what the first one said.
+bool Cohort::joins(const EventStamp& stamp, detail::BodyRef body, const NameTable& names) {
+  const std::size_t rank = to_index(stamp.rank);
+  if (rank >= members_.size()) return false;
+  Member& member = members_[rank];
+  if (!member.in_step || member.next == end_) return false;
+  Slot& place = slot(member.next);
+  if (!place.take(stamp, body, {digest_, &names})) return false;
+  // The rank that opened the place has noted its forward; a restart opens none.
+  ++n_waiting_;
+  ++member.next;
+  // Nothing else can have become complete.
+  if (place.is_complete() || n_waiting_ > kMaxWaiting) deliver_waiting(names);
+  return true;
+}
+
 void Cohort::deliver_waiting(const NameTable& names) {
   if (slot(begin_).is_complete()) {
     close_complete(names);
@@ -58,7 +74,7 @@ void Cohort::deliver_waiting(const NameTable& names) {
 
 // Whether the event belongs to one of the next slots, and the rank has nothing to record in those
 // before it.
-bool Cohort::passes_on(Member& member, const Event& event, const detail::ArrivalReader& reader) {
+bool Cohort::passes_on(Member& member, const Event& event, detail::ArrivalReader reader) {
   const std::int64_t last = std::min(end_, member.next + kMaxPassed);
   for (std::int64_t number = member.next + 1; number < last; ++number) {
     if (!slot(number).take(event, reader)) continue;
@@ -84,7 +100,7 @@ void Cohort::alone(const Event& event, const NameTable& names) {
   sink_->on_event(event, names);
 }
 
-void Cohort::open(const Event& event, const detail::ArrivalReader& reader) {
+void Cohort::open(const Event& event, detail::ArrivalReader reader) {
   if (end_ - begin_ == static_cast<std::int64_t>(slots_.size())) grow();
   std::unique_ptr<Slot>& place = slots_[place_of(end_)];
   if (place == nullptr) place = std::make_unique<Slot>(members_.size());
@@ -139,8 +155,17 @@ void Cohort::lose_step(const NameTable& names) {
 
 detail::GradPrints& Cohort::reduced_prints(std::int32_t wrapper) {
   const auto place = static_cast<std::size_t>(wrapper);
-  if (place >= reduced_.size()) reduced_.resize(place + 1);
-  return reduced_[place];
+  while (place >= read_.reduced.size()) {
+    read_.reduced.push_back(detail::GradPrints::of_all_ranks());
+  }
+  return read_.reduced[place];
+}
+
+detail::SharedDigests* Cohort::shared_digests(LayoutId layout) {
+  if (members_.empty()) return nullptr;
+  const auto place = static_cast<std::size_t>(layout);
+  if (place >= read_.states.size()) read_.states.resize(place + 1);
+  return &read_.states[place];
 }
 
 void Cohort::flush(const NameTable& names) {

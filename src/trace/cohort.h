@@ -6,6 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/trace/detail/body_kind.h"
+#include "lockstep/trace/detail/cohort/grad_rows.h"
+#include "lockstep/trace/detail/cohort/shared_digests.h"
 #include "lockstep/trace/detail/last_digests.h"
 #include "lockstep/trace/event.h"
 #include "lockstep/trace/recorder.h"
@@ -32,14 +35,19 @@ struct CohortEvent {
   Similarity similarity = Similarity::kEqual;
   const Event* first = nullptr;            ///< Of the rank that arrived first.
   std::span<const Arrival> arrivals = {};  ///< By rank.
-  std::span<const EventBody> own = {};     ///< By rank; empty where all are equal.
+  /// Of gradients whose lists have the shape of the first's, without being equal; else null.
+  const detail::GradRows* rows = nullptr;
+  std::span<const EventBody> own = {};  ///< By rank; empty where all are equal or have rows.
 
   std::int32_t n_ranks() const { return static_cast<std::int32_t>(arrivals.size()); }
 
   bool equal() const { return similarity == Similarity::kEqual; }
 
-  const EventBody& body_of(std::int32_t rank) const {
-    return equal() ? first->body : own[static_cast<std::size_t>(rank)];
+  /// Its spans are valid during the call that delivers the event.
+  EventBody body_of(std::int32_t rank) const {
+    const auto place = static_cast<std::size_t>(rank);
+    if (rows != nullptr) return rows->of(place, *std::get_if<GradEvent>(&first->body));
+    return equal() ? first->body : own[place];
   }
 
   /// As `rank` recorded it.
@@ -87,12 +95,14 @@ class Cohort final : public EventSink {
   void on_event(const Event& event, const NameTable& names) override;
   /// As on_event(), if the rank is in step with another one that has recorded such a body at this
   /// place: no event is made of it. False: nothing was done.
-  template <typename Body>
-  bool joins(const EventStamp& stamp, const Body& body, const NameTable& names);
+  bool joins(const EventStamp& stamp, detail::BodyRef body, const NameTable& names);
   /// What the last reduction of a wrapper of this number left, on whichever rank: as a rule on all of
   /// them.
   /// Requires: 0 or more.
   detail::GradPrints& reduced_prints(std::int32_t wrapper);
+  /// What the tensors of this list held when they were last read, on whichever rank; null where ranks are
+  /// never in step.
+  detail::SharedDigests* shared_digests(LayoutId layout);
   /// Delivers what waits for ranks that will not come.
   void flush(const NameTable& names);
 
@@ -103,6 +113,12 @@ class Cohort final : public EventSink {
   struct Member {
     std::int64_t next = 0;
     bool in_step = true;
+  };
+
+  /// On whichever rank.
+  struct WhatWasRead {
+    std::vector<detail::GradPrints> reduced;    ///< By wrapper.
+    std::vector<detail::SharedDigests> states;  ///< By LayoutId.
   };
 
   /// Where ranks that are out of step step in again.
@@ -119,8 +135,8 @@ class Cohort final : public EventSink {
   bool waits(const Event& event) const;
   bool rejoins(Member& member, const Event& event) const;
   void alone(const Event& event, const NameTable& names);
-  void open(const Event& event, const detail::ArrivalReader& reader);
-  bool passes_on(Member& member, const Event& event, const detail::ArrivalReader& reader);
+  void open(const Event& event, detail::ArrivalReader reader);
+  bool passes_on(Member& member, const Event& event, detail::ArrivalReader reader);
   void grow();
   void deliver_waiting(const NameTable& names);
   void close_complete(const NameTable& names);
@@ -142,8 +158,8 @@ class Cohort final : public EventSink {
   std::size_t n_slot_ranks_ = 0;  // That the slots have room for.
   std::int64_t begin_ = 0;
   std::int64_t end_ = 0;
-  std::vector<detail::GradPrints> reduced_;  // By wrapper.
-  std::size_t n_waiting_ = 0;                // Events.
+  WhatWasRead read_;
+  std::size_t n_waiting_ = 0;  // Events.
   Rejoining rejoining_;
 };
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <array>
-#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <span>
 #include <type_traits>
@@ -31,9 +31,9 @@ struct Position {
   std::int32_t epoch = 0;
 
   /// Two numbers at a time: each event of each rank is compared with the first rank's.
-  friend bool operator==(const Position& left, const Position& right) {
-    using Words = std::array<std::uint64_t, 3>;
-    return std::bit_cast<Words>(left) == std::bit_cast<Words>(right);
+  [[gnu::always_inline]] friend bool operator==(const Position& left, const Position& right) {
+    static_assert(std::has_unique_object_representations_v<Position>);
+    return std::memcmp(&left, &right, sizeof(Position)) == 0;
   }
 };
 
@@ -91,6 +91,8 @@ struct GradEvent {
   /// Bit i = tensor i was undefined (None); such entries have digest 0.
   std::span<const std::uint8_t> undefined = {};
   DType dtype = DType::kF32;
+  /// Not 0: events of one wrapper with the same number have the same lists. No part of a trace.
+  std::uint64_t number = 0;
 };
 
 /// Digests of replicated state, one entry per name of `layout`.

@@ -12,7 +12,7 @@
 #include "lockstep/tensor/kernels.h"
 #include "lockstep/tensor/poison.h"
 #include "lockstep/tensor/tensor.h"
-#include "lockstep/trace/detail/join_cohort.h"
+#include "lockstep/trace/cohort.h"
 
 namespace lockstep {
 
@@ -42,10 +42,36 @@ detail::GradPrints::Scope scope_of(const RecordOptions& options,
   return {.layout = layout, .sketched = options.sketches && has_sketch(point), .turn = turn};
 }
 
-void note_spared(std::span<const Tensor* const> tensors) {
-  for (const Tensor* tensor : tensors) {
-    if (tensor->defined()) tensor->runtime().contents()->note_spared();
+bool wants(const RecordOptions& options, GradPoint point) {
+  switch (point) {
+    case GradPoint::kBase:
+      return options.grad_base;
+    case GradPoint::kInc:
+    case GradPoint::kPre:
+    case GradPoint::kRedo:
+      return options.grad_local;
+    case GradPoint::kPost:
+      return options.grad_post;
+    case GradPoint::kUsed:
+      return options.grad_used;
   }
+  return false;
+}
+
+TensorFingerprint sketch(const Tensor& grad) {
+  const TensorFingerprint print = known_fingerprint(grad);
+  Recorder::find_early_read(grad, print.sketch);
+  return print;
+}
+
+// Apart from its caller, whose way it is not as a rule.
+[[gnu::noinline]] void deliver(EventSink& sink,
+                               const EventStamp& stamp,
+                               detail::BodyRef body,
+                               const NameTable& names) {
+  Event event{stamp.rank, stamp.index, stamp.time, stamp.at, {}};
+  body.kind->copy(body.body, event.body);
+  sink.on_event(event, names);
 }
 
 // A part of a tensor says nothing of its rest.
@@ -109,53 +135,15 @@ void Recorder::continue_run(std::int32_t attempt, std::uint64_t n_events) {
   next_index_ = n_events;
 }
 
-template <typename Body>
-void Recorder::record(const Body& body, std::int32_t wrapper) {
+void Recorder::write(detail::BodyRef body, std::int32_t wrapper) {
   const EventStamp stamp{rank_, next_index_++, host_->now(), position(wrapper)};
   if (cohort_ == nullptr || !cohort_->joins(stamp, body, *names_)) {
-    sink_->on_event({stamp.rank, stamp.index, stamp.time, stamp.at, EventBody(body)}, *names_);
+    deliver(*sink_, stamp, body, *names_);
   }
-  if constexpr (std::is_same_v<Body, StepEvent>) positions_.note_step(stamp.at);
-  if constexpr (std::is_same_v<Body, ForwardEvent>) positions_.note_forward(wrapper);
 }
 
-template void Recorder::record(const WrapEvent&, std::int32_t);
-template void Recorder::record(const ForwardEvent&, std::int32_t);
-template void Recorder::record(const BackwardEvent&, std::int32_t);
-template void Recorder::record(const BatchEvent&, std::int32_t);
-template void Recorder::record(const GradEvent&, std::int32_t);
-template void Recorder::record(const StateEvent&, std::int32_t);
-template void Recorder::record(const StepEvent&, std::int32_t);
-template void Recorder::record(const CollectiveEvent&, std::int32_t);
-template void Recorder::record(const BucketEvent&, std::int32_t);
-template void Recorder::record(const SampleEvent&, std::int32_t);
-template void Recorder::record(const EpochEvent&, std::int32_t);
-template void Recorder::record(const PhaseEvent&, std::int32_t);
-template void Recorder::record(const MetricEvent&, std::int32_t);
-template void Recorder::record(const DecisionEvent&, std::int32_t);
-template void Recorder::record(const FaultEvent&, std::int32_t);
-template void Recorder::record(const LogEvent&, std::int32_t);
-template void Recorder::record(const EndEvent&, std::int32_t);
-template void Recorder::record(const SnapshotEvent&, std::int32_t);
-template void Recorder::record(const RngEvent&, std::int32_t);
-template void Recorder::record(const TouchEvent&, std::int32_t);
-template void Recorder::record(const GroupEvent&, std::int32_t);
-template void Recorder::record(const EnvironmentEvent&, std::int32_t);
-template void Recorder::record(const LossEvent&, std::int32_t);
-template void Recorder::record(const ClipEvent&, std::int32_t);
-template void Recorder::record(const OptimizerEvent&, std::int32_t);
-template void Recorder::record(const OuterStepEvent&, std::int32_t);
-template void Recorder::record(const ZeroGradEvent&, std::int32_t);
-template void Recorder::record(const BufferPolicyEvent&, std::int32_t);
-template void Recorder::record(const ConfigurationEvent&, std::int32_t);
-template void Recorder::record(const CommHookEvent&, std::int32_t);
-template void Recorder::record(const ExchangeEvent&, std::int32_t);
-template void Recorder::record(const LoneEvent&, std::int32_t);
-template void Recorder::record(const DataEvent&, std::int32_t);
-template void Recorder::record(const TrainingEvent&, std::int32_t);
-
 const Tensor& Recorder::covered(const Tensor& tensor, std::int32_t wrapper, Tensor& part) const {
-  if (options_.coverage <= 1 || tensor.n_elems() <= kAlwaysWhole) return tensor;
+  if (covers_whole(tensor)) return tensor;
   const std::int64_t n = tensor.n_elems();
   const std::int64_t most = (n + options_.coverage - 1) / options_.coverage;
   const std::int64_t first = std::min(n, most * (positions_.turn(wrapper) % options_.coverage));
@@ -185,10 +173,20 @@ void Recorder::record_prints(GradPoint point,
   const bool is_shared = point == GradPoint::kPost || point == GradPoint::kUsed;
   detail::GradPrints* const reduced = is_shared ? reduced_prints(wrapper) : nullptr;
   if (reduced != nullptr && reduced->describes(scope, grads)) {
-    note_spared(grads);
-    return record(reduced->event(point), wrapper);
+    record(reduced->event(point), wrapper);
+  } else if (reduced != nullptr && point == GradPoint::kPost) {
+    read_prints(*reduced, scope, grads, wrapper);
+    record(reduced->event(point), wrapper);
+  } else {
+    read_prints(prints_, scope, grads, wrapper);
+    record(prints_.event(point), wrapper);
   }
-  detail::GradPrints& prints = reduced != nullptr && point == GradPoint::kPost ? *reduced : prints_;
+}
+
+void Recorder::read_prints(detail::GradPrints& prints,
+                           const detail::GradPrints::Scope& scope,
+                           TensorList grads,
+                           std::int32_t wrapper) const {
   prints.start(scope, grads.size());
   Tensor slice;
   for (std::size_t i = grads.size(); i-- > 0;) {
@@ -198,7 +196,6 @@ void Recorder::record_prints(GradPoint point,
     prints.set(
         i, grad, part, scope.sketched ? sketch(part) : TensorFingerprint{known_digest(part)});
   }
-  record(prints.event(point), wrapper);
 }
 
 void Recorder::record_grads(GradPoint point,
@@ -216,34 +213,12 @@ void Recorder::record_states(StateKind kind,
   record_states(kind, point, layout, list_of(tensors), wrapper);
 }
 
-TensorFingerprint Recorder::sketch(const Tensor& grad) {
-  const TensorFingerprint print = known_fingerprint(grad);
-  find_early_read(grad, print.sketch);
-  return print;
-}
-
 // A sum names the transfer that its terms were read from too early, as they do.
 void Recorder::find_early_read(const Tensor& grad, const Sketch& sketch) {
   if (!std::isnan(sketch.l1)) return;
   InFlight* const in_flight = grad.runtime().in_flight();
   const auto number = poisoned_by(sketch.l1);
   if (in_flight != nullptr && number) in_flight->read_early(*number, {.operation = "a gradient"});
-}
-
-bool Recorder::wants(GradPoint point) const {
-  switch (point) {
-    case GradPoint::kBase:
-      return options_.grad_base;
-    case GradPoint::kInc:
-    case GradPoint::kPre:
-    case GradPoint::kRedo:
-      return options_.grad_local;
-    case GradPoint::kPost:
-      return options_.grad_post;
-    case GradPoint::kUsed:
-      return options_.grad_used;
-  }
-  return false;
 }
 
 void Recorder::record_grads(GradPoint point,
@@ -257,22 +232,35 @@ void Recorder::record_grads(GradPoint point,
   if (point == GradPoint::kPost && of_a_wrapper) {
     of_wrappers_[static_cast<std::size_t>(wrapper)].reduced = true;
   }
-  if (wants(point)) record_prints(point, layout, grads, wrapper);
+  if (wants(options_, point)) record_prints(point, layout, grads, wrapper);
   if (wants_values(point == GradPoint::kUsed)) {
     record_values_of(grads, layout, value_point(point), wrapper);
   }
 }
 
-std::uint64_t Recorder::state_digest(const Tensor& tensor,
-                                     StatePoint point,
-                                     std::int32_t wrapper) const {
-  if (point != StatePoint::kStep) return known_digest(tensor);
+// What a step has written has never been read before, and small tensors are hardly asked for again: a place
+// among what is remembered would cost more than reading them. Most often another rank holds the same.
+void Recorder::digest_states(StatePoint point,
+                             LayoutId layout,
+                             TensorList tensors,
+                             std::int32_t wrapper) {
+  detail::SharedDigests* const shared =
+      cohort_ != nullptr ? cohort_->shared_digests(layout) : nullptr;
+  const bool is_step = point == StatePoint::kStep;
+  digests_.assign(tensors.size(), 0);
   Tensor slice;
-  const Tensor& part = covered(tensor, wrapper, slice);
-  // What a step has written has never been read before, and small parts are hardly asked for again:
-  // their place among what is remembered would cost more than reading them.
-  if (part.n_elems() <= kAlwaysWhole) return part.runtime().kernels().digest(part, 0);
-  return known_digest(part);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i]->defined()) continue;
+    const Tensor& part = is_step ? covered(*tensors[i], wrapper, slice) : *tensors[i];
+    const bool is_small = part.n_elems() <= kAlwaysWhole;
+    if (is_small && shared != nullptr) {
+      digests_[i] = shared->digest(i, part);
+    } else if (is_small && is_step) {
+      digests_[i] = part.runtime().kernels().digest(part, 0);
+    } else {
+      digests_[i] = known_digest(part);
+    }
+  }
 }
 
 void Recorder::record_states(
@@ -281,10 +269,7 @@ void Recorder::record_states(
       names_->layout(layout).size() == tensors.size(),
       fmt::format("{} names for {} tensors", names_->layout(layout).size(), tensors.size()));
   if (options_.states) {
-    digests_.assign(tensors.size(), 0);
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (tensors[i]->defined()) digests_[i] = state_digest(*tensors[i], point, wrapper);
-    }
+    digest_states(point, layout, tensors, wrapper);
     if (kind == StateKind::kParam && finds_writes(options_, wrapper, n_wrappers())) {
       of_wrappers_[static_cast<std::size_t>(wrapper)].parameters.keep(
           names_->layout(layout), digests_, tensors);
@@ -302,6 +287,7 @@ void Recorder::record_found(LayoutId layout, TensorList parameters, std::int32_t
   detail::LastDigests& last = of_wrappers_[static_cast<std::size_t>(wrapper)].parameters;
   const std::span<const NameId> names = names_->layout(layout);
   LOCKSTEP_CHECK(names.size() == parameters.size(), "one parameter for each name");
+  if (last.contains_all(names, parameters)) return;
   std::vector<NameId> changed;
   list_.clear();
   digests_.clear();

@@ -6,10 +6,12 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "lockstep/tensor/tensor.h"
+#include "lockstep/trace/detail/body_kind.h"
 #include "lockstep/trace/detail/last_digests.h"
 #include "lockstep/trace/detail/positions.h"
 #include "lockstep/trace/event.h"
@@ -121,7 +123,11 @@ class Recorder {
 
   /// Records `body`, one of EventBody's alternatives, at the wrapper's current position.
   template <typename Body>
-  void record(const Body& body, std::int32_t wrapper = -1);
+  void record(const Body& body, std::int32_t wrapper = -1) {
+    write(detail::BodyRef::of(body), wrapper);
+    if constexpr (std::is_same_v<Body, StepEvent>) positions_.note_step(position(wrapper));
+    if constexpr (std::is_same_v<Body, ForwardEvent>) positions_.note_forward(wrapper);
+  }
 
   // -- the costly ones, from live tensors; they do nothing when the option is off. With
   //    `options().values` each tensor's values follow as ValueEvents at "grad.post", "step", ...
@@ -143,11 +149,18 @@ class Recorder {
   void record_lone(LonePoint point, LayoutId layout, TensorList tensors, std::int32_t wrapper);
   /// Whether gradients of `wrapper` were reduced since this was last asked.
   bool take_reduced(std::int32_t wrapper);
+
   /// What this step's digests cover of a tensor: all of it, or the part whose turn it is, which is
   /// put into `part`. Tensors of up to kAlwaysWhole elements are covered whole. Ranks at one place
   /// take the same part.
   const Tensor& covered(const Tensor& tensor, std::int32_t wrapper, Tensor& part) const;
+
+  bool covers_whole(const Tensor& tensor) const {
+    return options_.coverage <= 1 || tensor.n_elems() <= kAlwaysWhole;
+  }
+
   static constexpr std::int64_t kAlwaysWhole = 4096;
+
   /// Reports a gradient whose sketch holds a value that was read before a transfer had ended.
   static void find_early_read(const Tensor& grad, const Sketch& sketch);
   /// Tensors that a program keeps equal by itself: recorded now and by record_auxiliary() from now
@@ -178,12 +191,17 @@ class Recorder {
     detail::GradPrints reduced_grads;  ///< What the last reduction left, without a cohort.
   };
 
-  bool wants(GradPoint point) const;
+  /// The only way in which events leave the recorder, but for those of values.
+  void write(detail::BodyRef body, std::int32_t wrapper);
+  void read_prints(detail::GradPrints& prints,
+                   const detail::GradPrints::Scope& scope,
+                   TensorList grads,
+                   std::int32_t wrapper) const;
   bool wants_values(bool of_step) const;
-  static TensorFingerprint sketch(const Tensor& grad);
   TensorList list_of(std::span<const Tensor> tensors);
   detail::GradPrints* reduced_prints(std::int32_t wrapper);
-  std::uint64_t state_digest(const Tensor& tensor, StatePoint point, std::int32_t wrapper) const;
+  /// Into `digests_`.
+  void digest_states(StatePoint point, LayoutId layout, TensorList tensors, std::int32_t wrapper);
   void record_prints(GradPoint point, LayoutId layout, TensorList grads, std::int32_t wrapper);
   void record_values_of(TensorList tensors,
                         LayoutId layout,

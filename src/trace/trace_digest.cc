@@ -30,9 +30,20 @@ constexpr std::uint64_t pair(std::int32_t high, std::int32_t low) {
 
 /// In four chains again.
 std::uint64_t hash_words(std::span<const std::uint64_t> words) {
-  std::array<std::uint64_t, 4> chains = {words.size(), 2, 3, 4};
-  for (std::size_t i = 0; i < words.size(); ++i) chains[i % 4] = fold(chains[i % 4], words[i]);
-  return hash_of_chains(chains);
+  std::uint64_t first = words.size();
+  std::uint64_t second = 2;
+  std::uint64_t third = 3;
+  std::uint64_t fourth = 4;
+  for (; words.size() >= 4; words = words.subspan(4)) {
+    first = fold(first, words[0]);
+    second = fold(second, words[1]);
+    third = fold(third, words[2]);
+    fourth = fold(fourth, words[3]);
+  }
+  if (!words.empty()) first = fold(first, words[0]);
+  if (words.size() > 1) second = fold(second, words[1]);
+  if (words.size() > 2) third = fold(third, words[2]);
+  return fold(fold(fold(first, second), third), fourth);
 }
 
 std::uint64_t hash_measure(double value) {
@@ -201,9 +212,10 @@ TraceDigest::Content TraceDigest::content_of(const Event& event, const NameTable
   folder.add(pair(event.at.opt, event.at.epoch));
 
   Content content;
-  content.chains_ = folder.chains();
+  const std::array<std::uint64_t, 4> chains = folder.chains();
+  content.chains_ = {chains[0], chains[1], chains[2]};
+  content.last_ = fold(chains[3], folder.sites());
   content.digests_ = folder.digests();
-  content.sites_ = folder.sites();
   // Faults, logs and machines are about how and where a run went, not about what it computed.
   if (std::holds_alternative<FaultEvent>(event.body) ||
       std::holds_alternative<LogEvent>(event.body) ||
@@ -222,31 +234,21 @@ TraceDigest::Content TraceDigest::content_of(const Event& event, const NameTable
   return content;
 }
 
-TraceDigest::Content TraceDigest::Content::with(std::span<const std::uint64_t> digests) const {
-  Content content = *this;
-  content.digests_ = hash_words(digests);
-  return content;
+std::uint64_t TraceDigest::hash_of(std::span<const std::uint64_t> digests) {
+  return hash_words(digests);
 }
 
-TraceDigest::Content TraceDigest::Content::with(double measure) const {
-  Content content = *this;
-  content.digests_ = hash_measure(measure);
-  return content;
-}
+std::uint64_t TraceDigest::hash_of(double measure) { return hash_measure(measure); }
 
-TraceDigest::Content TraceDigest::Content::with_digests_of(const EventBody& body) const {
-  return std::visit([this](const auto& own) { return with_digests_of(own); }, body);
-}
-
-void TraceDigest::add(const EventStamp& stamp, const Content& content) {
+void TraceDigest::add(const EventStamp& stamp, const Content& content, std::uint64_t measured) {
   ++n_events_;
   // As Folder::add: each word into the chain whose turn it is.
-  const std::array<std::uint64_t, 4> chains = {
-      fold(content.chains_[0], static_cast<std::uint64_t>(to_int(stamp.rank))),
-      fold(content.chains_[1], stamp.index),
-      fold(content.chains_[2], static_cast<std::uint64_t>(stamp.time.ns)),
-      fold(content.chains_[3], content.sites_)};
-  trace_ = fold(fold(trace_, hash_of_chains(chains)), content.digests_);
+  const std::uint64_t first =
+      fold(content.chains_[0], static_cast<std::uint64_t>(to_int(stamp.rank)));
+  const std::uint64_t second = fold(content.chains_[1], stamp.index);
+  const std::uint64_t third = fold(content.chains_[2], static_cast<std::uint64_t>(stamp.time.ns));
+  const std::uint64_t own = fold(fold(fold(first, second), third), content.last_);
+  trace_ = fold(fold(trace_, own), measured);
 
   if (content.part_ == Content::Part::kNone) return;
   if (by_rank_.size() <= to_index(stamp.rank)) by_rank_.resize(to_index(stamp.rank) + 1);
@@ -254,7 +256,7 @@ void TraceDigest::add(const EventStamp& stamp, const Content& content) {
   if (content.part_ == Content::Part::kCompletion) {
     result.completions += content.result_;
   } else {
-    result.program = fold(fold(result.program, content.result_), content.digests_);
+    result.program = fold(fold(result.program, content.result_), measured);
   }
 }
 

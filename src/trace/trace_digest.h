@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <variant>
@@ -27,24 +28,16 @@ class TraceDigest final : public EventSink {
   /// several ranks are folded once.
   class Content {
    public:
-    /// Of an event at the same position that has the shape of this one (Similarity::kSameShape).
-    Content with_digests_of(const EventBody& body) const;
-    template <typename Body>
-    Content with_digests_of(const Body& body) const;
-
    private:
     friend class TraceDigest;
 
-    Content with(std::span<const std::uint64_t> digests) const;
-    Content with(double measure) const;
-
     enum class Part : std::uint8_t { kNone, kProgram, kCompletion };
 
-    std::array<std::uint64_t, 4> chains_{};
-    std::uint64_t digests_ = 0;  ///< Of tensors, or of what was measured of them.
-    std::uint64_t sites_ = 0;
-    std::uint64_t result_ = 0;  ///< What the result takes of it.
-    Part part_ = Part::kNone;   ///< Where the result takes it.
+    std::array<std::uint64_t, 3> chains_{};  ///< To which a rank adds its own words,
+    std::uint64_t last_ = 0;                 ///< and one that is finished, with the call site.
+    std::uint64_t digests_ = 0;              ///< Of tensors, or of what was measured of them.
+    std::uint64_t result_ = 0;               ///< What the result takes of it.
+    Part part_ = Part::kNone;                ///< Where the result takes it.
   };
 
   void on_event(const Event& event, const NameTable& names) override {
@@ -55,8 +48,20 @@ class TraceDigest final : public EventSink {
 
   /// Requires: not the content of a ValueEvent.
   Content content_of(const Event& event, const NameTable& names);
+
   /// An event whose content is known.
-  void add(const EventStamp& stamp, const Content& content);
+  void add(const EventStamp& stamp, const Content& content) {
+    add(stamp, content, content.digests_);
+  }
+
+  /// One at the same position that has the shape of a known one (Similarity::kSameShape), and what was
+  /// measured() of it.
+  void add(const EventStamp& stamp, const Content& content, std::uint64_t measured);
+
+  /// What the digests of tensors in this body amount to, or what was measured of them; nothing where it
+  /// has none.
+  template <typename Body>
+  static std::optional<std::uint64_t> measured(const Body& body);
 
   std::uint64_t trace() const;
 
@@ -72,6 +77,8 @@ class TraceDigest final : public EventSink {
     std::uint64_t completions = 0;  // A sum: their order does not count.
   };
 
+  static std::uint64_t hash_of(std::span<const std::uint64_t> digests);
+  static std::uint64_t hash_of(double measure);
   std::uint64_t hash_of(NameId id, const NameTable& names);
   std::uint64_t hash_of(LayoutId id, const NameTable& names);
   std::uint64_t hash_of_file(const char* file);
@@ -87,13 +94,13 @@ class TraceDigest final : public EventSink {
 };
 
 template <typename Body>
-TraceDigest::Content TraceDigest::Content::with_digests_of(const Body& body) const {
+std::optional<std::uint64_t> TraceDigest::measured(const Body& body) {
   if constexpr (requires { body.digests; }) {
-    return with(body.digests);
+    return hash_of(body.digests);
   } else if constexpr (std::is_same_v<Body, LossEvent>) {
-    return with(body.value);
+    return hash_of(body.value);
   } else {
-    return *this;
+    return std::nullopt;
   }
 }
 

@@ -16,45 +16,13 @@ namespace lockstep {
 namespace {
 
 using testing::check;
+using testing::check_together;
 using testing::DdpJob;
 using testing::EventStream;
 
-/// A law as it is asked among others: only of the kinds of events that it reads.
-class Asked final : public CohortSink {
- public:
-  explicit Asked(Law& law) : law_(&law) {}
-
-  void on_event(const Event& event, const NameTable& names) override {
-    if (is_read(event)) law_->on_event(event, names);
-  }
-
-  void on_cohort(const CohortEvent& event, const NameTable& names) override {
-    if (is_read(*event.first)) law_->on_cohort(event, names);
-  }
-
-  EventKinds reads() const override { return law_->reads(); }
-
- private:
-  bool is_read(const Event& event) const { return ((reads() >> event.body.index()) & 1U) != 0; }
-
-  Law* law_;
-};
-
-/// What the law says of ranks in step, whose events it gets all at once.
-LawResult judged_together(const EventStream& stream) {
-  const std::unique_ptr<Law> law =
-      std::move(make_law("accumulated-once", testing::policy_of(stream.n_ranks())).value());
-  Asked asked(*law);
-  Cohort cohort;
-  cohort.begin(stream.n_ranks(), asked, nullptr);
-  stream.play(cohort);
-  cohort.flush(stream.trace().names());
-  return law->finish(stream.trace().names());
-}
-
 LawResult accumulated(const DdpJob& job) {
   LawResult result = check("accumulated-once", job.stream);
-  const LawResult together = judged_together(job.stream);
+  const LawResult together = check_together("accumulated-once", job.stream);
   EXPECT_EQ(together.verdict, result.verdict);
   EXPECT_EQ(together.n_checked, result.n_checked);
   EXPECT_EQ(together.findings.size(), result.findings.size());

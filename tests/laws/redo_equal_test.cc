@@ -1,4 +1,6 @@
 // redo-equal on streams written by hand.
+#include <algorithm>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/ddp_job.h"
@@ -7,6 +9,7 @@ namespace lockstep {
 namespace {
 
 using testing::check;
+using testing::check_together;
 using testing::EventStream;
 
 /// Micro-steps of a few ranks with the tensors `a` and `b`: contributions as digests.
@@ -36,7 +39,19 @@ struct TwiceComputed {
     ++at(rank).micro;
   }
 
-  LawResult judged() const { return check("redo-equal", stream); }
+  /// The same one by one and together.
+  LawResult judged() const {
+    LawResult result = check("redo-equal", stream);
+    const LawResult together = check_together("redo-equal", stream);
+    EXPECT_EQ(together.verdict, result.verdict);
+    EXPECT_EQ(together.n_checked, result.n_checked);
+    EXPECT_EQ(together.findings.size(), result.findings.size());
+    for (std::size_t i = 0; i < std::min(together.findings.size(), result.findings.size()); ++i) {
+      EXPECT_EQ(together.findings[i].message, result.findings[i].message);
+      EXPECT_EQ(together.findings[i].ranks, result.findings[i].ranks);
+    }
+    return result;
+  }
 
   EventStream stream;
 };
@@ -81,6 +96,30 @@ TEST(RedoEqualTest, RanksWithTheSameDifferenceShareAFindingThatBlamesNoHardware)
       result.findings[0].message,
       "the contribution of micro-step 0 has different bits from the first time, as have those of 1 "
       "more tensor; the same on several ranks: an operation that adds in no fixed order");
+}
+
+TEST(RedoEqualTest, EachRankIsComparedWithItsOwnContribution) {
+  TwiceComputed job(3);
+  for (int micro = 0; micro < 2; ++micro) {
+    for (std::int32_t rank = 0; rank < 3; ++rank) {
+      const auto own = static_cast<std::uint64_t>(5 + rank);
+      job.micro_step(rank, own, micro == 1 && rank == 2 ? 6 : own);
+    }
+  }
+  const LawResult result = job.judged();
+  EXPECT_EQ(result.n_checked, 3 * 2 * 2);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, std::vector<Rank>{Rank{2}});
+}
+
+TEST(RedoEqualTest, ARankThatComputesAgainByItselfIsComparedWithWhatItRecordedTogether) {
+  TwiceComputed job(2);
+  job.add(0, GradPoint::kInc, 5, 7);
+  job.add(1, GradPoint::kInc, 6, 7);
+  job.add(1, GradPoint::kRedo, 5, 7);
+  const LawResult result = job.judged();
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, std::vector<Rank>{Rank{1}});
 }
 
 TEST(RedoEqualTest, AContributionThatIsThereOnlyOnceDiffers) {

@@ -1,14 +1,18 @@
 // The events of a small data-parallel job, one parameter, written call by call: what the laws read.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <numeric>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/laws/law.h"
+#include "lockstep/trace/cohort.h"
 
 #include "tests/support/event_stream.h"
 
@@ -159,6 +163,17 @@ inline LawResult check(std::string_view law,
 
 inline LawResult check(std::string_view law, const EventStream& stream) {
   return check(law, stream, policy_of(stream.n_ranks()));
+}
+
+/// What the law says of ranks in step, whose events it gets all at once.
+inline LawResult check_together(std::string_view law, const EventStream& stream) {
+  const std::array<std::string, 1> ids = {std::string(law)};
+  LawSet laws = std::move(LawSet::make(policy_of(stream.n_ranks()), ids).value());
+  Cohort cohort;
+  cohort.begin(stream.n_ranks(), laws, nullptr);
+  stream.play(cohort);
+  cohort.flush(stream.trace().names());
+  return laws.finish(stream.trace().names()).front();
 }
 
 }  // namespace lockstep::testing

@@ -185,13 +185,21 @@ TEST(ContentsTest, ANameStandsForTheBytesOfOneTensor) {
   const Tensor copy = Tensor::empty(test.runtime, {100}, DType::kF32);
   test.kernels->copy(copy, tensor);
   EXPECT_EQ(content_name(copy), name);
+  EXPECT_TRUE(test.contents.contains(tensor, name));
+  EXPECT_TRUE(test.contents.contains(copy, name));
+  EXPECT_FALSE(test.contents.contains(tensor.slice(0, {50}), name));
+  EXPECT_FALSE(test.contents.contains(tensor.slice(50, {50}), content_name(tensor.slice(0, {50}))));
+  EXPECT_FALSE(test.contents.contains(tensor, ContentName{}));
 
   test.kernels->fill(tensor.slice(7, {1}), 9.0);
   EXPECT_NE(content_name(tensor), name);
+  EXPECT_FALSE(test.contents.contains(tensor, name));
   tensor.raw();
   EXPECT_FALSE(content_name(tensor).is_known());
+  EXPECT_FALSE(test.contents.contains(tensor, name));
   test.contents.close();
   EXPECT_FALSE(content_name(copy).is_known());
+  EXPECT_FALSE(test.contents.contains(copy, name));
 }
 
 TEST(ContentsTest, ALentStorageIsReadAgainUntilItIsTakenBack) {

@@ -8,7 +8,6 @@
 
 #include <gtest/gtest.h>
 
-#include "lockstep/trace/detail/join_cohort.h"
 #include "lockstep/trace/trace_digest.h"
 
 #include "tests/support/event_stream.h"
@@ -30,6 +29,9 @@ std::string words_of(const Event& event) {
   }
   if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
     for (const std::uint64_t digest : grad->digests) words += " " + std::to_string(digest);
+    for (const Sketch& sketch : grad->sketches) words += " l1 " + std::to_string(sketch.l1);
+    for (const std::int64_t n : grad->n_elems) words += " n " + std::to_string(n);
+    for (const std::uint8_t bits : grad->undefined) words += " u " + std::to_string(bits);
   }
   return words;
 }
@@ -45,7 +47,7 @@ class Listener final : public CohortSink {
 
   void on_cohort(const CohortEvent& event, const NameTable& /*names*/) override {
     similarity_.push_back(event.similarity);
-    EXPECT_EQ(event.equal(), event.own.empty());
+    EXPECT_EQ(event.equal(), event.own.empty() && event.rows == nullptr);
     for (std::int32_t rank = 0; rank < event.n_ranks(); ++rank) receive(event.of(rank));
   }
 
@@ -89,6 +91,25 @@ GradEvent gradient(const std::vector<std::uint64_t>& digests, const LayoutId lay
   return {.point = GradPoint::kPre, .layout = layout, .digests = digests};
 }
 
+/// A gradient of one tensor for a rank to add.
+struct Measured {
+  std::uint64_t digest = 0;
+  double l1 = 0.0;
+  std::int64_t n_elems = 4;
+  std::uint8_t undefined = 0;
+
+  void add_to(EventStream& stream, std::int32_t rank, LayoutId layout) const {
+    const Sketch sketch{.l1 = l1};
+    stream.add(rank,
+               GradEvent{.point = GradPoint::kPre,
+                         .layout = layout,
+                         .digests = std::span(&digest, 1),
+                         .sketches = std::span(&sketch, 1),
+                         .n_elems = std::span(&n_elems, 1),
+                         .undefined = std::span(&undefined, 1)});
+  }
+};
+
 void forward(EventStream& stream, std::int32_t rank, std::int32_t sync) {
   stream.at(rank).wrapper = 0;
   stream.at(rank).sync = sync;
@@ -113,6 +134,73 @@ TEST(CohortTest, RanksInStepAreDeliveredOnceWithTheirSimilarity) {
           Similarity::kEqual, Similarity::kSameShape, Similarity::kSameKind, Similarity::kEqual));
   EXPECT_EQ(listener.n_alone(), 0);
   EXPECT_EQ(listener.received(), recorded_in(stream));
+}
+
+/// What a cohort says of gradients like these, one per rank.
+Listener received_of(const std::vector<Measured>& gradients) {
+  EventStream stream(static_cast<std::int32_t>(gradients.size()));
+  const LayoutId layout = stream.layout({"w"});
+  for (std::int32_t rank = 0; rank < stream.n_ranks(); ++rank) {
+    gradients[static_cast<std::size_t>(rank)].add_to(stream, rank, layout);
+  }
+  Listener listener = received_from(stream);
+  EXPECT_EQ(listener.received(), recorded_in(stream));
+  EXPECT_EQ(listener.n_alone(), 0);
+  return listener;
+}
+
+TEST(CohortTest, GradientsThatDifferInWhatWasMeasuredAreDeliveredAsEachRankRecordedThem) {
+  const auto same_shape = ElementsAre(Similarity::kSameShape);
+  EXPECT_THAT(received_of({{.digest = 1}, {.digest = 2}, {.digest = 1}}).similarity(), same_shape);
+  EXPECT_THAT(received_of({{.digest = 1}, {.digest = 1}, {.digest = 2}}).similarity(), same_shape);
+  EXPECT_THAT(received_of({{.l1 = 1.0}, {.l1 = 2.0}, {.l1 = 3.0}}).similarity(), same_shape);
+}
+
+TEST(CohortTest, AGradientOfAnotherShapeMayComeBeforeOrAfterOnesOfOtherValues) {
+  const Measured first{.digest = 1, .l1 = 0.5};
+  const Measured second{.digest = 2, .l1 = 0.75};
+  const Measured longer{.digest = 3, .n_elems = 9};
+  const Measured none{.undefined = 1};
+  for (const Measured& other : {longer, none}) {
+    for (const auto& ranks : std::vector<std::vector<Measured>>{{first, second, first, other},
+                                                                {first, other, second, first},
+                                                                {other, first, second, other},
+                                                                {first, first, other, second}}) {
+      EXPECT_THAT(received_of(ranks).similarity(), ElementsAre(Similarity::kSameKind));
+    }
+  }
+}
+
+// A place that is used again has room for what was there before.
+TEST(CohortTest, GradientsWithSketchesMayFollowOnesWithout) {
+  EventStream stream(3);
+  const LayoutId layout = stream.layout({"w"});
+  for (int step = 0; step < 40; ++step) {
+    for (std::int32_t rank = 0; rank < 3; ++rank) {
+      const auto own = static_cast<std::uint64_t>(3 * step + rank);
+      if (step < 20) {
+        stream.add(rank, gradient({own}, layout));
+      } else {
+        Measured{.digest = own, .l1 = static_cast<double>(own)}.add_to(stream, rank, layout);
+      }
+    }
+  }
+  std::vector<std::uint32_t> in_turn(120);
+  for (std::uint32_t i = 0; i < in_turn.size(); ++i) in_turn[i] = i;
+
+  const Listener listener = received_from(stream, in_turn);
+
+  EXPECT_EQ(listener.received(), recorded_in(stream));
+  EXPECT_EQ(listener.n_alone(), 0);
+}
+
+// Rows are made for a few ranks at first.
+TEST(CohortTest, GradientsOfManyRanksAreDeliveredAsEachRankRecordedThem) {
+  std::vector<Measured> gradients(200);
+  for (std::size_t rank = 0; rank < gradients.size(); ++rank) {
+    gradients[rank] = {.digest = rank / 150, .l1 = static_cast<double>(rank % 7)};
+  }
+  EXPECT_THAT(received_of(gradients).similarity(), ElementsAre(Similarity::kSameShape));
 }
 
 /// Rank `odd` records one more event in each step.
@@ -239,8 +327,7 @@ class Joining final : public EventSink {
   explicit Joining(Cohort& cohort) : cohort_(&cohort) {}
 
   void on_event(const Event& event, const NameTable& names) override {
-    const bool joined = std::visit(
-        [&](const auto& body) { return cohort_->joins(stamp_of(event), body, names); }, event.body);
+    const bool joined = cohort_->joins(stamp_of(event), detail::BodyRef::of(event.body), names);
     n_joined_ += joined ? 1 : 0;
     if (!joined) cohort_->on_event(event, names);
   }
@@ -286,14 +373,17 @@ TEST(CohortTest, ARestartOrARankThatIsFirstOrOutOfStepDoesNotJoin) {
   cohort.begin(2, listener, nullptr);
   const NameTable names;
   const ForwardEvent forward;
-  EXPECT_FALSE(cohort.joins({.rank = Rank{0}}, forward, names)) << "nothing to join";
+  const auto body = detail::BodyRef::of(forward);
+  const BackwardEvent backward;
+  EXPECT_FALSE(cohort.joins({.rank = Rank{0}}, body, names)) << "nothing to join";
   cohort.on_event({Rank{0}, 0, VirtualTime{}, Position{}, forward}, names);
-  EXPECT_FALSE(cohort.joins({.rank = Rank{1}}, BackwardEvent{}, names)) << "of another kind";
-  EXPECT_FALSE(cohort.joins({.rank = Rank{1}, .at = {.sync = 1}}, forward, names)) << "elsewhere";
-  EXPECT_FALSE(cohort.joins({.rank = Rank{1}, .at = {.attempt = 1}}, forward, names));
-  EXPECT_FALSE(cohort.joins({.rank = Rank{2}}, forward, names)) << "no such rank";
+  EXPECT_FALSE(cohort.joins({.rank = Rank{1}}, detail::BodyRef::of(backward), names))
+      << "of another kind";
+  EXPECT_FALSE(cohort.joins({.rank = Rank{1}, .at = {.sync = 1}}, body, names)) << "elsewhere";
+  EXPECT_FALSE(cohort.joins({.rank = Rank{1}, .at = {.attempt = 1}}, body, names));
+  EXPECT_FALSE(cohort.joins({.rank = Rank{2}}, body, names)) << "no such rank";
   EXPECT_TRUE(listener.similarity().empty());
-  EXPECT_TRUE(cohort.joins({.rank = Rank{1}}, forward, names));
+  EXPECT_TRUE(cohort.joins({.rank = Rank{1}}, body, names));
   EXPECT_THAT(listener.similarity(), ElementsAre(Similarity::kEqual));
 }
 
@@ -336,6 +426,23 @@ TEST(SimilarityTest, LossesOfOneShapeMayDifferInTheirValueOnly) {
   EXPECT_EQ(similarity_of(loss, other), Similarity::kSameKind);
 }
 
+TEST(SimilarityTest, ListsOfOneNumberAreNotComparedAndOthersAre) {
+  const std::uint64_t one[] = {1};
+  const std::uint64_t two[] = {2};
+  const GradEvent left{.digests = one, .number = 3};
+  GradEvent right{.digests = two, .number = 3};
+  EXPECT_EQ(similarity_of(left, right), Similarity::kEqual);
+  right.number = 4;
+  EXPECT_EQ(similarity_of(left, right), Similarity::kSameShape);
+  right.digests = one;
+  EXPECT_EQ(similarity_of(left, right), Similarity::kEqual);
+  const GradEvent without{.digests = one};
+  EXPECT_EQ(similarity_of(without, GradEvent{.digests = two}), Similarity::kSameShape);
+  right.point = GradPoint::kUsed;
+  right.number = 3;
+  EXPECT_EQ(similarity_of(left, right), Similarity::kUnrelated) << "two points of one step";
+}
+
 TEST(SimilarityTest, OnlyWhatWasMeasuredOfTensorsMayDifferInEventsOfOneShape) {
   const std::uint64_t one[] = {1};
   const std::uint64_t two[] = {2};
@@ -350,6 +457,7 @@ TEST(SimilarityTest, OnlyWhatWasMeasuredOfTensorsMayDifferInEventsOfOneShape) {
   wider.n_elems = larger;
 
   EXPECT_EQ(similarity_of(grad, measured), Similarity::kSameShape);
+  EXPECT_EQ(similarity_of(grad, grad), Similarity::kEqual);
   EXPECT_EQ(similarity_of(grad, sketched), Similarity::kSameKind);
   EXPECT_EQ(similarity_of(grad, wider), Similarity::kSameKind);
   EXPECT_EQ(similarity_of(grad, GradEvent{.point = GradPoint::kUsed, .digests = one}),

@@ -164,11 +164,13 @@ TEST(RecorderTest, GradientsOfOtherNamesAreNotThoseOfTheReduction) {
   EXPECT_EQ(reduced.used(others).layout, others);
 }
 
-/// Keeps the digests of each rank's gradients.
+/// Keeps the digests of each rank's gradients, or of its state.
 class DigestsByRank final : public CohortSink {
  public:
   void on_event(const Event& event, const NameTable& /*names*/) override {
-    const std::span digests = std::get<GradEvent>(event.body).digests;
+    const auto* const state = std::get_if<StateEvent>(&event.body);
+    const std::span digests =
+        state != nullptr ? state->digests : std::get<GradEvent>(event.body).digests;
     of[to_index(event.rank)].assign(digests.begin(), digests.end());
   }
 
@@ -230,6 +232,58 @@ TEST(RecorderTest, AnAverageThatARankHasWrittenToIsRead) {
   DigestsByRank digests;
   EXPECT_EQ(n_spared_of_the_second(true, digests), 0U);
   EXPECT_NE(digests.of[0], digests.of[1]);
+}
+
+/// What steps of rank 0, rank 1 and rank 0 again leave in its parameters, as a cohort is given it.
+DigestsByRank states_of(std::span<const Tensor> first, std::span<const Tensor> second) {
+  Cohort cohort;
+  DigestsByRank digests;
+  NameTable names;
+  std::vector<NameId> list;
+  for (std::size_t i = 0; i < first.size(); ++i) list.push_back(names.intern(std::to_string(i)));
+  const LayoutId layout = names.intern_layout(list);
+  cohort.begin(2, digests, nullptr);
+  std::int32_t n = 0;
+  for (const std::span<const Tensor> tensors : {first, second, first}) {
+    Recorder recorder(Rank{n++ % 2}, tensors.front().runtime().host(), names, cohort, {});
+    recorder.record_states(StateKind::kParam, StatePoint::kStep, layout, tensors, -1);
+  }
+  cohort.flush(names);
+  return digests;
+}
+
+std::vector<std::uint64_t> digests_of(std::span<const Tensor> tensors) {
+  std::vector<std::uint64_t> digests;
+  for (const Tensor& tensor : tensors) {
+    digests.push_back(sm64(tensor.read_raw(), tensor.n_elems(), tensor.dtype()));
+  }
+  return digests;
+}
+
+TEST(RecorderTest, StatesOfRanksThatHoldTheSameBytesOrOthersAreDigestedAsByThemselves) {
+  PlainRuntime rt;
+  const Tensor w = Tensor::full(rt.runtime(), {64}, DType::kF32, 0.5);
+  const Tensor none = Tensor::empty(rt.runtime(), {0}, DType::kF32);
+  const Tensor other = w.clone();
+  other.write<float>()[63] = 1.0F;
+  const Tensor longer = Tensor::full(rt.runtime(), {65}, DType::kF32, 0.5);
+  // The same bytes, in fewer elements.
+  const Tensor halves = Tensor::zeros(rt.runtime(), {32}, DType::kF64);
+  const Tensor zeros = Tensor::zeros(rt.runtime(), {64}, DType::kF32);
+  for (const auto& [first, second] : std::vector<std::array<Tensor, 2>>{{w, w.clone()},
+                                                                        {w, other},
+                                                                        {other, w},
+                                                                        {w, longer},
+                                                                        {longer, w},
+                                                                        {none, w},
+                                                                        {w, none},
+                                                                        {halves, zeros},
+                                                                        {zeros, halves}}) {
+    const std::array lists = {std::array{first, w}, std::array{second, w}};
+    const DigestsByRank digests = states_of(lists[0], lists[1]);
+    EXPECT_EQ(digests.of[0], digests_of(lists[0])) << first.text() << ", " << second.text();
+    EXPECT_EQ(digests.of[1], digests_of(lists[1])) << first.text() << ", " << second.text();
+  }
 }
 
 // Names begin anew with each Contents, and numbers of layouts with each table.

@@ -133,7 +133,8 @@ TEST(TraceDigestTest, ALossThatOnlyItsValueTellsApartIsFoldedAsByItself) {
   whole.add(stamp_of(events[1]), whole.content_of(events[1], stream.names()));
   TraceDigest shared;
   const TraceDigest::Content first = shared.content_of(events[0], stream.names());
-  shared.add(stamp_of(events[1]), first.with_digests_of(events[1].body));
+  shared.add(
+      stamp_of(events[1]), first, *TraceDigest::measured(std::get<LossEvent>(events[1].body)));
 
   EXPECT_EQ(shared.trace(), whole.trace());
   EXPECT_EQ(shared.result(), whole.result());

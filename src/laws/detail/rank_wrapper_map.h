@@ -64,7 +64,7 @@ void each(const CohortEvent& event, Observe observe) {
     own.rank = Rank{rank};
     own.time = arrival.time;
     own.index = arrival.index;
-    if (!event.equal()) own.body = event.own[static_cast<std::size_t>(rank)];
+    if (!event.equal()) own.body = event.body_of(rank);
     observe(static_cast<const Event&>(own));
   }
 }

@@ -8,7 +8,7 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/accumulation.h"
-#include "lockstep/laws/rules/detail/single_contributions.h"
+#include "lockstep/laws/rules/detail/in_step/single_contributions.h"
 
 namespace lockstep::laws {
 

@@ -167,10 +167,9 @@ class GradientMean final : public Law {
     const RankRange all = all_ranks(event);
     const AlignmentKey alignment = meeting_of(first, grad, all);
     OpenReduction& open = open_.at(alignment);
-    const Local source = sources_.source_of(open, first, grad, all);
-    for (Local local = source; local.rank < event.n_ranks(); ++local.rank) {
-      open.add(*std::get_if<GradEvent>(&event.body_of(local.rank)), local);
-      keep_micro_steps(open, {local.rank, alignment.wrapper});
+    open.add_all(event, sources_.source_of(open, first, grad, all));
+    for (std::int32_t rank = 0; rank < event.n_ranks() && added_.any(); ++rank) {
+      keep_micro_steps(open, {rank, alignment.wrapper});
     }
     judge_if_complete(alignment, open, names);
   }

@@ -7,6 +7,7 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/in_step/gradient_rows.h"
 
 namespace lockstep::laws {
 
@@ -25,6 +26,8 @@ class RedoEqual final : public Law {
   void on_event(const Event& event, const NameTable& names) override {
     const auto* grad = std::get_if<GradEvent>(&event.body);
     if (grad == nullptr) return;
+    if (grad->point != GradPoint::kInc && grad->point != GradPoint::kRedo) return;
+    part(wrapper_of(event.at));
     if (grad->point == GradPoint::kInc) remember(rank_wrapper_of(event), event.at, *grad);
     if (grad->point == GradPoint::kRedo) compare(event, *grad, names);
   }
@@ -32,11 +35,10 @@ class RedoEqual final : public Law {
   void on_cohort(const CohortEvent& event, const NameTable& names) override {
     const auto* grad = std::get_if<GradEvent>(&event.first->body);
     if (grad == nullptr) return;
-    if (grad->point == GradPoint::kRedo) Law::on_cohort(event, names);
-    if (grad->point != GradPoint::kInc) return;
-    const Position& at = event.first->at;
-    for (std::int32_t rank = 0; rank < event.n_ranks(); ++rank) {
-      remember({rank, wrapper_of(at)}, at, *std::get_if<GradEvent>(&event.body_of(rank)));
+    if (grad->point == GradPoint::kInc && GradientRows::takes(event)) {
+      together_[wrapper_of(event.first->at)].keep(event, *grad);
+    } else if (grad->point == GradPoint::kInc || grad->point == GradPoint::kRedo) {
+      Law::on_cohort(event, names);
     }
   }
 
@@ -61,6 +63,21 @@ class RedoEqual final : public Law {
     std::vector<std::uint8_t> undefined;
   };
 
+  /// The same of ranks in step, which seldom compute again: kept at once, and per rank when asked for.
+  struct Together {
+    Position at;
+    LayoutId layout = kNoLayout;
+    std::int32_t n_ranks = 0;  ///< 0 = nothing is kept.
+    GradientRows rows;
+
+    void keep(const CohortEvent& event, const GradEvent& first) {
+      at = event.first->at;
+      layout = first.layout;
+      n_ranks = event.n_ranks();
+      rows.keep_digests(event);
+    }
+  };
+
   /// Where a rank's micro-step came out differently: its first tensor, and how many.
   struct Difference {
     WrapperKey wrapper;
@@ -80,6 +97,17 @@ class RedoEqual final : public Law {
       if (!bit(undefined, i)) named[layout[i]] = digests[i];
     }
     return named;
+  }
+
+  /// From here on, each rank of this wrapper has what it recorded last by itself.
+  void part(WrapperKey wrapper) {
+    const auto known = together_.find(wrapper);
+    if (known == together_.end()) return;
+    Together& together = known->second;
+    for (std::int32_t rank = 0; rank < together.n_ranks; ++rank) {
+      remember({rank, wrapper}, together.at, together.rows.of(rank, {.layout = together.layout}));
+    }
+    together.n_ranks = 0;
   }
 
   void remember(const RankWrapper& place, const Position& at, const GradEvent& grad) {
@@ -141,6 +169,7 @@ class RedoEqual final : public Law {
     return finding;
   }
 
+  std::map<WrapperKey, Together> together_;
   RankWrapperMap<Contributions> last_;
   std::map<RankWrapper, Difference> first_;  // Of each rank and attempt.
   std::int64_t n_checked_ = 0;

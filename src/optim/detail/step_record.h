@@ -43,6 +43,10 @@ class StepRecord {
 
   /// Before any of the following, each time. Cheap while nothing has changed.
   void prepare(Recorder& recorder, const OptimizerView& view);
+
+  /// Whether there are as many lists of state as at the last prepare().
+  bool knows_lists_of(const OptimizerView& view) const { return n_lists_ == view.state.size(); }
+
   /// Whether some group has options that were not recorded yet.
   bool has_news(const OptimizerView& view) const;
   /// The options of those groups.
@@ -57,7 +61,8 @@ class StepRecord {
   struct Part {
     std::int32_t wrapper;
     std::pmr::vector<std::size_t> indices;
-    std::size_t first = 0;  ///< Of them, in the optimizer's own list.
+    std::pmr::vector<const Tensor*> data;  ///< Where the values of these are, as long as they live.
+    std::size_t first = 0;                 ///< Of them, in the optimizer's own list.
     LayoutId names = kNoLayout;
     LayoutId state_names = kNoLayout;
   };

@@ -14,3 +14,10 @@
 #define LOCKSTEP_CLONES
 #define LOCKSTEP_NARROW
 #endif
+
+/// In front of a function whose code is there once, whatever its arguments.
+#if defined(__GNUC__) && !defined(__clang__)
+#define LOCKSTEP_ONE_COPY [[gnu::noinline, gnu::noclone]]
+#else
+#define LOCKSTEP_ONE_COPY [[gnu::noinline]]
+#endif

@@ -20,20 +20,6 @@ class SpanKeeper {
 
   void keep(EventBody& body) { std::visit(*this, body); }
 
-  /// As keep(), for a body that has the shape (Similarity::kSameShape) of `like`, whose spans were kept:
-  /// what both have in common is not copied again.
-  template <typename Body>
-  void keep_measured(Body& body, const Body& like) {
-    if constexpr (std::is_same_v<Body, GradEvent>) {
-      copy(body.digests);
-      copy(body.sketches);
-      body.n_elems = like.n_elems;
-      body.undefined = like.undefined;
-    } else {
-      (*this)(body);
-    }
-  }
-
   void operator()(GradEvent& event) {
     copy(event.digests);
     copy(event.sketches);

@@ -5,10 +5,12 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <variant>
 #include <vector>
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/detail/contributions.h"
+#include "lockstep/trace/cohort.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {
@@ -83,27 +85,51 @@ struct OpenReduction {
 
   /// `local`: without its place.
   void add(const GradEvent& grad, const Local& local) {
+    add_shape(grad);
+    add_local(local);
+    sketches.insert(sketches.end(), grad.sketches.begin(), grad.sketches.end());
+    undefined.insert(undefined.end(), grad.undefined.begin(), grad.undefined.end());
+  }
+
+  /// What all ranks put in. `first`: what is theirs as well, but for the rank and the place.
+  /// Requires: gradients of one shape.
+  void add_all(const CohortEvent& event, const Local& first) {
+    const auto& grad = std::get<GradEvent>(event.first->body);
+    add_shape(grad);
+    for (Local local = first; local.rank < event.n_ranks(); ++local.rank) {
+      add_local(local);
+      undefined.insert(undefined.end(), grad.undefined.begin(), grad.undefined.end());
+      if (!event.equal()) continue;
+      sketches.insert(sketches.end(), grad.sketches.begin(), grad.sketches.end());
+    }
+    if (event.equal()) return;
+    const std::span<const Sketch> rows = event.rows->sketches();
+    sketches.insert(sketches.end(), rows.begin(), rows.end());
+  }
+
+  /// What a rank put in for tensor i; null: nothing.
+  const Sketch* sketch(const Local& local, std::size_t i) const {
+    const bool none = i / 8 < n_bytes && (undefined[local.place * n_bytes + i / 8] >> (i % 8) & 1U);
+    return none ? nullptr : &sketches[local.place * n_tensors + i];
+  }
+
+  const Batches& batches_of(const Local& local) const { return batches[local.batches]; }
+
+  void add_local(const Local& local) {
     locals.push_back(local);
     locals.back().place = locals.size() - 1;
+  }
+
+  void add_shape(const GradEvent& grad) {
     sketched = sketched && grad.sketches.size() == grad.digests.size();
     n_tensors = grad.sketches.size();
     n_bytes = grad.undefined.size();
-    sketches.insert(sketches.end(), grad.sketches.begin(), grad.sketches.end());
-    undefined.insert(undefined.end(), grad.undefined.begin(), grad.undefined.end());
     if (n_elems.empty()) n_elems.assign(grad.n_elems.begin(), grad.n_elems.end());
     for (std::size_t i = 0; i < grad.n_elems.size() && i < n_elems.size(); ++i) {
       n_elems[i] = std::max(n_elems[i], grad.n_elems[i]);
     }
     dtype = grad.dtype;
   }
-
-  /// What a rank put in for tensor i; null: nothing.
-  const Sketch* sketch(const Local& local, std::size_t i) const {
-    const auto bits = std::span(undefined).subspan(local.place * n_bytes, n_bytes);
-    return bit(bits, i) ? nullptr : &sketches[local.place * n_tensors + i];
-  }
-
-  const Batches& batches_of(const Local& local) const { return batches[local.batches]; }
 
   void restart() {
     locals.clear();

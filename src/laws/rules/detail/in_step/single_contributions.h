@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/laws/detail/rank_wrapper_map.h"
+#include "lockstep/laws/rules/detail/in_step/gradient_rows.h"
 #include "lockstep/trace/cohort.h"
 #include "lockstep/trace/event.h"
 
@@ -41,13 +42,7 @@ class SingleContributions {
   struct Kept {
     Position at;
     EventBody body;
-    std::size_t n_tensors = 0;
-    std::size_t n_bytes = 0;  // Of `undefined`.
-    bool of_each = false;     // The following hold one part per rank, else one for all.
-    std::vector<std::uint64_t> digests;
-    std::vector<Sketch> sketches;
-    std::vector<std::uint8_t> undefined;
-    std::vector<std::int64_t> n_elems;  // Of one rank.
+    GradientRows tensors;  ///< Of gradients.
   };
 
   bool take_grad(const CohortEvent& event, const GradEvent& grad);
@@ -56,7 +51,6 @@ class SingleContributions {
   bool take_clearing(const CohortEvent& event, const ZeroGradEvent& clearing);
   bool contributed_alike(const CohortEvent& event) const;
   Kept& keep(const CohortEvent& event);
-  static void keep_tensors(const CohortEvent& event, Kept& kept);
   Event event_of(const Kept& kept, std::int32_t rank) const;
 
   const Kept& contribution() const { return kept_[contribution_]; }
