@@ -221,6 +221,32 @@ TEST(DdpTraceTest, AGradientWithoutANewContributionIsDigestedAsItIs) {
   EXPECT_EQ(grad_event(*result.trace, 0, GradPoint::kPre).digests[0], kDigestOfOne);
 }
 
+TEST(DdpTraceTest, NothingIsLeftOfAContributionThatTheNextBackwardDoesNotMake) {
+  const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
+    TinyModel model(rank.runtime);
+    const Variable a = model.parameter("a", {0});
+    const Variable b = model.parameter("b", {0});
+    Ddp ddp(model.state(), rank.group, {.find_unused_parameters = true});
+    forward_backward(ddp, [&] { return total({flat_term(a, 1.0), flat_term(b, 1.0)}); });
+    forward_backward(ddp, [&] { return flat_term(a, 1.0); });
+  });
+  ASSERT_TRUE(result.ok()) << result.error(0);
+
+  std::vector<GradEvent> contributions;
+  for (const Event& event : result.trace->events(Rank{0})) {
+    const auto* grad = std::get_if<GradEvent>(&event.body);
+    if (grad != nullptr && grad->point == GradPoint::kInc) contributions.push_back(*grad);
+  }
+  ASSERT_EQ(contributions.size(), 2U);
+  EXPECT_EQ(contributions[0].undefined[0], 0);
+  EXPECT_EQ(contributions[0].digests[1], kDigestOfOne);
+  EXPECT_EQ(contributions[1].undefined[0], 0b10);
+  EXPECT_EQ(contributions[1].digests[0], kDigestOfOne);
+  EXPECT_EQ(contributions[1].digests[1], 0U);
+  EXPECT_EQ(contributions[1].sketches[1], Sketch{});
+  EXPECT_EQ(contributions[1].n_elems[1], 0);
+}
+
 TEST(DdpTraceTest, PositionsCountForwardsAndSynchronisingForwards) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
     TinyModel model(rank.runtime);
