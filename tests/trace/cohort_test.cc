@@ -194,7 +194,20 @@ TEST(CohortTest, GradientsWithSketchesMayFollowOnesWithout) {
   EXPECT_EQ(listener.n_alone(), 0);
 }
 
-// Rows are made for a few ranks at first.
+// Ranks that run far ahead leave many places open at which most ranks have not come.
+TEST(CohortTest, RowsAreMadeForTheRanksThatHaveComeAndAtMostAsManyMore) {
+  const std::uint64_t digest = 1;
+  const GradEvent grad{.digests = std::span(&digest, 1)};
+  detail::GradRows rows;
+  rows.start(1000, grad);
+  rows.set(0, grad);
+  EXPECT_EQ(rows.n_rows(), 2U);
+  rows.set(3, grad);
+  EXPECT_EQ(rows.n_rows(), 8U);
+  rows.set(999, grad);
+  EXPECT_EQ(rows.n_rows(), 1000U);
+}
+
 TEST(CohortTest, GradientsOfManyRanksAreDeliveredAsEachRankRecordedThem) {
   std::vector<Measured> gradients(200);
   for (std::size_t rank = 0; rank < gradients.size(); ++rank) {

@@ -30,13 +30,16 @@ class GradRows {
 
   void set(std::size_t rank, const GradEvent& grad) {
     if (rank >= n_rows_) {
-      n_rows_ = std::min(n_ranks_, std::max(kFewRows, 2 * (rank + 1)));
+      n_rows_ = std::min(n_ranks_, 2 * (rank + 1));
       digests_.resize(std::max(digests_.size(), n_rows_ * n_tensors_));
       sketches_.resize(std::max(sketches_.size(), n_rows_ * n_sketches_));
     }
     std::copy(grad.digests.begin(), grad.digests.end(), digests_.data() + rank * n_tensors_);
     std::copy(grad.sketches.begin(), grad.sketches.end(), sketches_.data() + rank * n_sketches_);
   }
+
+  /// For which there is room.
+  std::size_t n_rows() const { return n_rows_; }
 
   /// Of all ranks. Requires: each has been set.
   std::span<const std::uint64_t> digests() const {
@@ -57,12 +60,10 @@ class GradRows {
   }
 
  private:
-  static constexpr std::size_t kFewRows = 64;
-
   std::size_t n_ranks_ = 0;
   std::size_t n_tensors_ = 0;
   std::size_t n_sketches_ = 0;
-  std::size_t n_rows_ = 0;  ///< For which there is room.
+  std::size_t n_rows_ = 0;
   std::vector<std::uint64_t> digests_;
   std::vector<Sketch> sketches_;
 };
