@@ -62,11 +62,11 @@ TEST(WordRulesTest, AMessageThatIsReadIsFound) {
       ElementsAre("src/laws/a.cc:2: a law reads words out of a text; let an enum of the event "
                   "carry it"));
   EXPECT_THAT(parsed_messages({"src/laws/a.cc", "at = text.find( \" failed: \");"}),
-              testing::SizeIs(1));
+              ::testing::SizeIs(1));
   EXPECT_THAT(parsed_messages({"src/laws/a.cc", "if (life.detail == other) return;"}),
-              testing::SizeIs(1));
+              ::testing::SizeIs(1));
   EXPECT_THAT(parsed_messages({"src/laws/a.cc", "if (text != end.detail) return;"}),
-              testing::SizeIs(1));
+              ::testing::SizeIs(1));
 }
 
 TEST(WordRulesTest, WhatIsNotAMessageMayBeSearched) {

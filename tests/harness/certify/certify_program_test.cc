@@ -16,8 +16,8 @@ namespace lockstep {
 
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr double kRate = 0.1;
 

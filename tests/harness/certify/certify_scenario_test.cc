@@ -16,8 +16,8 @@ namespace lockstep {
 
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 Scenario load(const std::string& file,
               const std::string& variant = "",
@@ -66,7 +66,7 @@ std::ostream& operator<<(std::ostream& out, const Published& published) {
   return out << published.file;
 }
 
-class PublishedFactor : public testing::TestWithParam<Published> {};
+class PublishedFactor : public ::testing::TestWithParam<Published> {};
 
 TEST_P(PublishedFactor, IsNamedWithItsPlaceAndValue) {
   const Published& expected = GetParam();
@@ -86,7 +86,7 @@ TEST_P(PublishedFactor, IsGoneInTheRepair) {
 INSTANTIATE_TEST_SUITE_P(
     All,
     PublishedFactor,
-    testing::Values(
+    ::testing::Values(
         Published{"averages/micro_step_means.toml", Deviation::kMeanOfMicros, Fraction(3), 0, 0, 2},
         Published{"averages/tokens_per_rank.toml", Deviation::kMeanOfRanks, Fraction(9), 0, 0, 0},
         Published{

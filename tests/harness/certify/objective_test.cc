@@ -9,7 +9,7 @@ namespace lockstep {
 
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 TEST(ObjectiveTest, IsReadAsItIsWritten) {
   for (const char* text : {"sample-mean", "token-mean", "sum", "rank-mean", "1/4,3/4", "0,1"}) {

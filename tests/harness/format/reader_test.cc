@@ -299,8 +299,8 @@ TEST_F(ReaderTest, CausesInExpectationsAreKnownByName) {
   };
   EXPECT_THAT(error("lr-pre-rank"),
               HasSubstr("unknown cause 'lr-pre-rank'; did you mean 'lr-per-rank'?"));
-  EXPECT_THAT(error("lr-per-rank"), testing::Not(HasSubstr("unknown cause")));
-  EXPECT_THAT(error(""), testing::Not(HasSubstr("unknown cause")));
+  EXPECT_THAT(error("lr-per-rank"), ::testing::Not(HasSubstr("unknown cause")));
+  EXPECT_THAT(error(""), ::testing::Not(HasSubstr("unknown cause")));
 }
 
 TEST_F(ReaderTest, OutcomesInExpectationsAreKnownByName) {

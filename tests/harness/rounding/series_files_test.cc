@@ -26,9 +26,11 @@ void write_array(const fs::path& path, float first, float second) {
   }
 }
 
-class SeriesFilesTest : public testing::Test {
+class SeriesFilesTest : public ::testing::Test {
  protected:
-  SeriesFilesTest() : folder_(fs::path(testing::TempDir()) / "series") { fs::remove_all(folder_); }
+  SeriesFilesTest() : folder_(fs::path(::testing::TempDir()) / "series") {
+    fs::remove_all(folder_);
+  }
 
   ~SeriesFilesTest() override { fs::remove_all(folder_); }
 
