@@ -14,10 +14,12 @@
 #   MODULE      its sources are a library of this name that a program loads while it runs
 #   FRONT_DOOR  headers of include/lockstep that this room implements
 #   NESTED      folders in it that are rooms themselves
+#   COLD        it runs once per command, never per rank or job: built fast, with fewer
+#               optimisations
 #
 # A room in LOCKSTEP_LEFT_OUT is declared and not built.
 function(lockstep_room path)
-  cmake_parse_arguments(PARSE_ARGV 1 ROOM "" "ABOUT;EXECUTABLE;MODULE"
+  cmake_parse_arguments(PARSE_ARGV 1 ROOM "COLD" "ABOUT;EXECUTABLE;MODULE"
                         "SOURCES;DEPS;PRIVATE_DEPS;LINKS;PRIVATE_LINKS;FRONT_DOOR;NESTED")
   if(ROOM_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "lockstep_room(${path}): what is ${ROOM_UNPARSED_ARGUMENTS}?")
@@ -50,6 +52,9 @@ function(lockstep_room path)
     target_include_directories(${target} PRIVATE "${include_root}")
     target_link_libraries(${target} PRIVATE lockstep_options lockstep_warnings ${deps}
                                             ${private_deps} ${ROOM_LINKS} ${private_links})
+    if(ROOM_COLD)
+      lockstep_compile_fast(${target})
+    endif()
     return()
   endif()
   if(ROOM_SOURCES)
@@ -57,6 +62,9 @@ function(lockstep_room path)
     set(scope PUBLIC)
     target_link_libraries(${target} PRIVATE "$<BUILD_INTERFACE:lockstep_warnings>"
                                             ${private_deps} ${private_links})
+    if(ROOM_COLD)
+      lockstep_compile_fast(${target})
+    endif()
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)

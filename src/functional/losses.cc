@@ -9,18 +9,18 @@
 namespace lockstep {
 namespace {
 
-using Forward = void (Kernels::*)(Kernels::Out out,
-                                  Kernels::In x,
-                                  Kernels::In target,
-                                  double denominator);
-using Backward = void (Kernels::*)(Kernels::Out out,
-                                   Kernels::In grad_out,
-                                   Kernels::In saved,
-                                   Kernels::In target,
-                                   double denominator);
+using LossForward = void (Kernels::*)(Kernels::Out out,
+                                      Kernels::In x,
+                                      Kernels::In target,
+                                      double denominator);
+using LossBackward = void (Kernels::*)(Kernels::Out out,
+                                       Kernels::In grad_out,
+                                       Kernels::In saved,
+                                       Kernels::In target,
+                                       double denominator);
 
 // A loss whose backward needs one tensor of the shape of x, and the target.
-template <Backward kBackward>
+template <LossBackward kBackward>
 class LossNode final : public Node {
  public:
   LossNode(const Tensor& saved, const Tensor& target, double denominator)
@@ -81,8 +81,8 @@ void note(const Tensor& out, const LossInputs& in, const LossTerms& terms, bool 
                    recorder->current_wrapper());
 }
 
-template <Backward kBackward>
-Variable record(Tensor&& out, const LossInputs& in, const LossTerms& terms) {
+template <LossBackward kBackward>
+Variable record_loss(Tensor&& out, const LossInputs& in, const LossTerms& terms) {
   const bool grad = Node::records({&in.x});
   note(out, in, terms, grad);
   if (!grad) return Node::attach(std::move(out), {});
@@ -104,7 +104,7 @@ Compared in_one_dtype(const Variable& x, const Tensor& target) {
   return {cast(x, dtype), target.to(dtype)};
 }
 
-template <Forward kForward, Backward kBackward>
+template <LossForward kForward, LossBackward kBackward>
 Variable element_loss(const char* function,
                       const Variable& given,
                       const Tensor& given_target,
@@ -115,7 +115,7 @@ Variable element_loss(const char* function,
   const auto [x, target] = in_one_dtype(detail::raised(given), given_target);
   Tensor out = Tensor::empty(x.runtime(), {}, x.data().dtype());
   (x.runtime().kernels().*kForward)(out, x.data(), target, denominator);
-  return record<kBackward>(
+  return record_loss<kBackward>(
       std::move(out), {x, x.data(), target, denominator}, {function, x.data().n_elems()});
 }
 
@@ -153,9 +153,9 @@ Variable cross_entropy(const Variable& x, const Tensor& labels, double denominat
   Tensor out = Tensor::empty(runtime, {}, scores.data().dtype());
   const Tensor log_probs = Tensor::empty(runtime, scores.shape(), scores.data().dtype());
   runtime.kernels().cross_entropy(out, log_probs, scores.data(), labels, denominator);
-  return record<&Kernels::cross_entropy_backward>(std::move(out),
-                                                  {scores, log_probs, labels, denominator},
-                                                  {"cross_entropy", labels.n_elems()});
+  return record_loss<&Kernels::cross_entropy_backward>(std::move(out),
+                                                       {scores, log_probs, labels, denominator},
+                                                       {"cross_entropy", labels.n_elems()});
 }
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@ namespace lockstep::optim {
 namespace {
 
 constexpr std::size_t kRmsPropStep = 0;
-constexpr std::size_t kSquare = 1;
+constexpr std::size_t kSquareAverage = 1;
 
 void validate(const RmspropOptions& options) {
   detail::check_argument(options.lr >= 0.0, "learning rate", options.lr);
@@ -56,7 +56,7 @@ void Rmsprop::update(std::size_t i, const Group& group) {
                              .maximize = options_.maximize,
                              .lerp = options_.compat == Compat::kTorch2};
   advance_count(kRmsPropStep, i);
-  std::array<Tensor, 3> averages = {state_of(kSquare, i), Tensor(), Tensor()};
+  std::array<Tensor, 3> averages = {state_of(kSquareAverage, i), Tensor(), Tensor()};
   std::size_t n_averages = 1;
   if (update.momentum > 0.0) {
     if (momentum_list_ == 0) momentum_list_ = add_state("momentum_buffer");
