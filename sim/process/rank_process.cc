@@ -17,7 +17,7 @@ namespace {
 // A process that waits for its reply takes it at once; one that takes nothing for so long never
 // will.
 constexpr int kSendSlices = 500;
-constexpr int kSliceMs = 10;
+constexpr int kPollMs = 10;
 
 }  // namespace
 
@@ -96,7 +96,7 @@ bool RankProcess::send(const Reply& reply) {
       const bool full = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
       if (!full || slice >= kSendSlices) return false;
       pollfd room{.fd = socket_, .events = POLLOUT, .revents = 0};
-      ::poll(&room, 1, kSliceMs);
+      ::poll(&room, 1, kPollMs);
     }
   }
   return true;

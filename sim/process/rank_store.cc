@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint64_t kStoreObject = 0x73746f72'00000001U;  // What ranks share there, as one.
 
-constexpr std::int64_t kNsPerMs = 1'000'000;
+constexpr std::int64_t kNsPerMillisecond = 1'000'000;
 
 std::string quoted(const std::vector<std::string>& keys) {
   std::string text;
@@ -114,8 +114,9 @@ Answer RankStore::await_keys(const Request& request, const StoreRequest& asked) 
   ++n_waits_;
   if (late) {
     return {ValueStatus::kTimedOut,
-            fmt::format(
-                "wait timeout after {}ms, keys: {}", asked.timeout_ns / kNsPerMs, quoted(keys))};
+            fmt::format("wait timeout after {}ms, keys: {}",
+                        asked.timeout_ns / kNsPerMillisecond,
+                        quoted(keys))};
   }
   return answer(asked);
 }

@@ -7,7 +7,9 @@
 namespace lockstep::data {
 namespace {
 
-std::vector<double> row(std::span<const double> values) { return {values.begin(), values.end()}; }
+std::vector<double> values_in(std::span<const double> values) {
+  return {values.begin(), values.end()};
+}
 
 TEST(TextTest, ATokenIsAPlaceAmongTheDifferentBytes) {
   EXPECT_EQ(characters_of("banana\n"), "\nabn");
@@ -22,10 +24,10 @@ TEST(TextTest, TheTargetOfABlockIsTheTextOneCharacterLater) {
   const Dataset& blocks = made.value();
 
   EXPECT_EQ(blocks.size(), 2);
-  EXPECT_EQ(row(blocks.features(0)), (std::vector<double>{0, 1}));
-  EXPECT_EQ(row(blocks.targets(0)), (std::vector<double>{1, 0}));
-  EXPECT_EQ(row(blocks.features(1)), (std::vector<double>{1, 0}));
-  EXPECT_EQ(row(blocks.targets(1)), (std::vector<double>{0, 2}));
+  EXPECT_EQ(values_in(blocks.features(0)), (std::vector<double>{0, 1}));
+  EXPECT_EQ(values_in(blocks.targets(0)), (std::vector<double>{1, 0}));
+  EXPECT_EQ(values_in(blocks.features(1)), (std::vector<double>{1, 0}));
+  EXPECT_EQ(values_in(blocks.targets(1)), (std::vector<double>{0, 2}));
 }
 
 TEST(TextTest, ATextWithoutANextCharacterIsRefused) {
@@ -42,7 +44,7 @@ TEST(TextTest, AFileIsReadByteByByte) {
   const Result<Dataset> loaded = load_text(files, "a.txt", 3);
 
   ASSERT_TRUE(loaded.ok());
-  EXPECT_EQ(row(loaded.value().targets(0)), (std::vector<double>{1, 0, 3}));
+  EXPECT_EQ(values_in(loaded.value().targets(0)), (std::vector<double>{1, 0, 3}));
   EXPECT_FALSE(load_text(files, "b.txt", 3).ok());
 }
 

@@ -41,7 +41,7 @@ Values numbers(std::int64_t rank, std::int64_t step, std::int64_t first, std::in
   return values;
 }
 
-std::string bits_of(const Tensor& tensor) {
+std::string bit_text(const Tensor& tensor) {
   Texts words;
   const Tensor wide = tensor.to(DType::kF32);
   for (const float value : wide.span<float>()) {
@@ -71,7 +71,7 @@ struct NarrowModel : TinyModel {
   static bool is_training() { return true; }
 
   Variable forward(const Variable& x, const Variable& y) {
-    lent = bits_of(a.data()) + "," + bits_of(frozen.data());
+    lent = bit_text(a.data()) + "," + bit_text(frozen.data());
     const auto product =
         static_cast<float>(frozen.data().at(0)) * static_cast<float>(seen.data().at(0));
     const Variable factor(Tensor::full(*runtime, {3}, DType::kF32, product / 16.0F));
@@ -100,7 +100,7 @@ Variable step_loss(Wrapped& ddp, MiniRank& rank, std::int64_t step) {
              Variable(of(rank.runtime, numbers(rank.rank, step, 5, 3))));
 }
 
-void descend(const Variable& parameter) {
+void take_step(const Variable& parameter) {
   const Tensor& data = parameter.data();
   for (std::int64_t i = 0; i < data.n_elems(); ++i) {
     const float change = parameter.grad().span<float>()[static_cast<std::size_t>(i)] * 0.125F;
@@ -131,7 +131,7 @@ void run_case(MiniRank& rank, const golden::Case& one, Lines& lines) {
                            " " + std::to_string(rank.rank);
   lines["buffers " + name] = torch_name(model.seen.data().dtype()) + " " +
                              torch_name(model.count.data().dtype()) + " " +
-                             bits_of(model.seen.data());
+                             bit_text(model.seen.data());
   for (std::int64_t step = 0; step < 5; ++step) {
     if (one.arguments[4] == "none" || step < 2) model.forget();
     const Variable loss = step_loss(ddp, rank, step);
@@ -141,10 +141,10 @@ void run_case(MiniRank& rank, const golden::Case& one, Lines& lines) {
     if (step == 0) continue;
     EXPECT_EQ(model.a.data().dtype(), DType::kF32);
     EXPECT_EQ(model.a.grad().dtype(), DType::kF32);
-    lines["grad " + at] = bits_of(model.a.grad()) + "," + bits_of(model.b.grad());
-    descend(model.a);
-    descend(model.b);
-    lines["param " + at] = bits_of(model.a.data()) + "," + bits_of(model.b.data());
+    lines["grad " + at] = bit_text(model.a.grad()) + "," + bit_text(model.b.grad());
+    take_step(model.a);
+    take_step(model.b);
+    lines["param " + at] = bit_text(model.a.data()) + "," + bit_text(model.b.data());
   }
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 using testing::TestRuntime;
 
-struct Accesses final : InFlight::Listener {
+struct SeenAccesses final : InFlight::Listener {
   void on_touch(const InFlight::Loan& /*loan*/, const InFlight::Access& access) override {
     accesses.push_back(access);
   }
@@ -37,7 +37,7 @@ TEST_F(WatchingObserverTest, AViewOfTheMemoryIsTheMemory) {
   const Tensor bucket = Tensor::zeros(test.runtime, {8}, DType::kF32);
   const Tensor inside = bucket.slice(4, {2});
   const Tensor outside = bucket.slice(0, {4});
-  Accesses listener;
+  SeenAccesses listener;
   InFlight in_flight;
   in_flight.listen(&listener);
   const auto* begin = static_cast<const std::byte*>(bucket.raw());
@@ -62,7 +62,7 @@ TEST_F(WatchingObserverTest, AViewOfTheMemoryIsTheMemory) {
 
 TEST_F(WatchingObserverTest, AccessesInsideASiteAreReportedThere) {
   const Tensor data = Tensor::zeros(test.runtime, {2}, DType::kF32);
-  Accesses listener;
+  SeenAccesses listener;
   InFlight in_flight;
   in_flight.listen(&listener);
   const auto* begin = static_cast<const std::byte*>(data.raw());

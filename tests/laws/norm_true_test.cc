@@ -58,7 +58,7 @@ Finding only_clip(const DdpJob& job) {
   return result.findings.empty() ? Finding() : result.findings[0];
 }
 
-const std::vector<Rank> kBoth = {Rank{0}, Rank{1}};
+const std::vector<Rank> kBothRanks = {Rank{0}, Rank{1}};
 
 TEST(NormTrueTest, HoldsForGradientsScaledToTheLimit) {
   const Clipping call{.limit = 1.0, .norm = 4.0, .factor = 0.25};
@@ -110,7 +110,7 @@ TEST(NormTrueTest, NamesANormThatCountsAveragedGradientsPerRank) {
   const Finding finding = only_clip(stepped({call, call}, 0.8, 0.8 / (norm + 1e-6)));
   EXPECT_EQ(id_of(finding.cause), "clip-norm-recounted");
   EXPECT_EQ(finding.field, "norm");
-  EXPECT_EQ(finding.ranks, kBoth);
+  EXPECT_EQ(finding.ranks, kBothRanks);
 }
 
 TEST(NormTrueTest, NamesANormOfGradientsThatStillCarryTheScale) {
@@ -314,7 +314,7 @@ TEST(NormTrueTest, NamesAveragesThatTheProgramSumsOnceMore) {
   EXPECT_EQ(finding.field, "scaled");
   EXPECT_EQ(finding.event, "step");
   EXPECT_EQ(finding.step, 0);
-  EXPECT_EQ(finding.ranks, kBoth);
+  EXPECT_EQ(finding.ranks, kBothRanks);
 }
 
 // Divided again, or scaled by the program alone (a loss that all ranks have divided by a total).

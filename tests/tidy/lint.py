@@ -22,7 +22,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from packs import packs_of
+import packs
 
 ROOT = Path(__file__).resolve().parents[2]
 OUR_INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.MULTILINE)
@@ -62,7 +62,7 @@ class Keys:
     def __init__(self, build):
         self._build = str(build)
         self._includes = {}
-        self._linter = Path(__file__).read_bytes()
+        self._linter = Path(__file__).read_bytes() + Path(packs.__file__).read_bytes()
 
     def key(self, unit):
         digest = hashlib.sha256(self._linter)
@@ -210,7 +210,10 @@ class Linter:
         seconds = time.monotonic() - start
         if seconds > SLOW_SECONDS:
             print(f"warning: {unit.name()} took {seconds:.0f} s to analyse", flush=True)
-        return "" if run.returncode == 0 else run.stdout.replace(f"{ROOT}/", "") or run.stderr
+        if run.returncode == 0:
+            return ""
+        said = run.stdout.replace(f"{ROOT}/", "") or run.stderr
+        return said or f"{unit.name()}: the linter ended with {run.returncode}"
 
     def _run(self, database, source):
         return subprocess.run([self._program, "--quiet", "-p", database, source], capture_output=True,
@@ -228,14 +231,14 @@ def tidy(build, jobs, only):
             mark.touch()  # Keeps it from ageing out.
         else:
             todo.append(unit)
-    packs = packs_of(todo, rule_folders, keys.headers)
+    todo_packs = packs.packs_of(todo, rule_folders, keys.headers)
     print(f"clang-tidy: {sum(len(unit.files) for unit in units)} files in {len(units)} units, "
-          f"{len(todo)} to analyse in {len(packs)} packs, {len(units) - len(todo)} known to be clean", flush=True)
+          f"{len(todo)} to analyse in {len(todo_packs)} packs, {len(units) - len(todo)} known to be clean", flush=True)
 
     runner = Linter(linter(build), build)
     failed = 0
     with ThreadPoolExecutor(jobs) as pool:
-        running = {pool.submit(runner.analyse, pack): pack for pack in packs}
+        running = {pool.submit(runner.analyse, pack): pack for pack in todo_packs}
         for future in as_completed(running):
             found = dict(future.result())
             for unit in running[future].units:

@@ -1,6 +1,6 @@
 """Translation units of the build, packed so that the linter parses their common headers once.
 
-         unit 1          unit 2          unit 3            a build's units: up to 8 files each
+         unit 1          unit 2          unit 3            a build's units: up to 16 files each
       +----------+    +----------+    +----------+
       | headers  |    | headers  |    | headers  |         over half of the linter's time
       | a.cc b.cc|    | c.cc     |    | d.cc e.cc|
@@ -12,11 +12,12 @@
                       +------------+
 
 A pack is clean if and only if the linter finds nothing in it. Where it finds something, its halves are analysed,
-down to single units, so what is reported never depends on how they were packed. Units share a pack if they are compiled with
-the same flags and judged by the same rules, if no macro has two values, and if no name that one defines for
-itself is defined or included by the other: each keeps its own in unnamed namespaces, which are one in a pack. That
-is read off the text. A clash that the text does not show makes the pack fail to compile, which costs its time and
-nothing else.
+down to single units, so what is reported never depends on how they were packed.
+
+Units share a pack if they are compiled with the same flags and judged by the same rules, if no macro has two values,
+and if no name that one defines for itself is defined or included by the other: each keeps its own in unnamed
+namespaces, which are one in a pack. That is read off the text. A clash that the text does not show makes the pack
+fail to compile, which costs its time and nothing else.
 """
 
 import functools

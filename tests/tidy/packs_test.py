@@ -25,6 +25,8 @@ for path in re.findall('#include "(/.*)"', text):
 with open(pathlib.Path(sys.argv[0]).parent / "calls", "a") as calls:
     calls.write(json.dumps([str(source), command]) + "\\n")
 names = re.findall(r"hidden_\\w+", text)
+if "SILENT" in text:
+    sys.exit(3)
 if "BAD" in text or len(names) != len(set(names)):
     sys.exit(f"found in {source.name}")
 """
@@ -143,6 +145,11 @@ class PacksTest(unittest.TestCase):
         found = self.linter.analyse(pack)
         self.assertEqual([(unit.name(), said) for unit, said in found], [("b.cc", "found in b.cc\n")])
         self.assertEqual([len(pack.units) for pack in self.linter.taken_apart], [3, 2])
+
+    def test_a_linter_that_ends_without_a_word_has_not_found_a_unit_clean(self):
+        self.unit("a.cc", "int one() { SILENT }\n")
+        pack, = self.packs()
+        self.assertEqual(self.linter.analyse(pack), [(self.units[0], "a.cc: the linter ended with 3")])
 
     def test_units_that_clash_unseen_are_clean_by_themselves(self):
         self.unit("a.cc", "  int hidden_name;\n")

@@ -54,7 +54,7 @@ void train(RankContext& context, const Job& job) {
   }
 }
 
-struct Outcome {
+struct Judged {
   std::string text;
   std::uint64_t trace = 0;
   std::uint64_t spared = 0;
@@ -63,8 +63,8 @@ struct Outcome {
   bool breaks(const std::string& law) const { return broken.count(law) > 0; }
 };
 
-Outcome run(const RunOptions& options, const Job& job, bool remembers) {
-  Outcome outcome;
+Judged run(const RunOptions& options, const Job& job, bool remembers) {
+  Judged outcome;
   Simulator fresh;  // Counts from zero.
   const auto result = fresh.run(options, [&](RankContext& context) {
     Runtime& runtime = context.runtime();
@@ -82,9 +82,9 @@ Outcome run(const RunOptions& options, const Job& job, bool remembers) {
 }
 
 /// The run as it is, after it has been compared with one that remembers nothing.
-Outcome expect_same(const std::string& name, const RunOptions& options, const Job& job) {
-  const Outcome plain = run(options, job, false);
-  const Outcome remembering = run(options, job, true);
+Judged expect_same(const std::string& name, const RunOptions& options, const Job& job) {
+  const Judged plain = run(options, job, false);
+  const Judged remembering = run(options, job, true);
   EXPECT_EQ(remembering.trace, plain.trace) << name;
   EXPECT_EQ(remembering.text, plain.text) << name;
   EXPECT_EQ(plain.spared, 0U) << name;

@@ -10,14 +10,14 @@ namespace {
 
 using testing::run_groups;
 
-constexpr std::int64_t kPart = 31;
+constexpr std::int64_t kPartSize = 31;
 
 Tensor fractions(ProcessGroup& group) {
   std::vector<double> values;
-  for (std::int64_t i = 0; i < kPart * group.size(); ++i) {
+  for (std::int64_t i = 0; i < kPartSize * group.size(); ++i) {
     values.push_back(1.0 / static_cast<double>(3 + (7 * i + 13 * group.rank()) % 101));
   }
-  return Tensor::of(group.runtime(), {kPart * group.size()}, DType::kF32, values);
+  return Tensor::of(group.runtime(), {kPartSize * group.size()}, DType::kF32, values);
 }
 
 // How many elements of the reduced parts differ from those of an all_reduce of everything.
@@ -26,12 +26,12 @@ std::int64_t n_different(const ReductionOrder& order) {
   run_groups({.n_ranks = 5, .group = {.order = order}}, [&](ProcessGroup& group, RankHandle&) {
     const Tensor whole = fractions(group);
     const Tensor input = fractions(group);
-    const Tensor mine = testing::ones(group, kPart);
+    const Tensor mine = testing::ones(group, kPartSize);
     EXPECT_EQ(group.all_reduce(Memory::of(whole)).wait(), CommStatus::kOk);
     EXPECT_EQ(group.reduce_scatter_tensor(Memory::of(mine), Memory::of(input)).wait(),
               CommStatus::kOk);
-    for (std::int64_t i = 0; i < kPart; ++i) {
-      if (mine.at(i) != whole.at(group.rank() * kPart + i)) ++n;
+    for (std::int64_t i = 0; i < kPartSize; ++i) {
+      if (mine.at(i) != whole.at(group.rank() * kPartSize + i)) ++n;
     }
   });
   return n;

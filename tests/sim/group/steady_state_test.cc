@@ -30,13 +30,13 @@ TEST(SteadyStateTest, AWarmAllReduceAllocatesNothing) {
 
 // Ranks arrive in every order; the bits of a sum that rounds stay the same.
 TEST(SteadyStateTest, EveryOrderOfArrivalGivesTheSameBits) {
-  constexpr std::int32_t kRanks = 4;
+  constexpr std::int32_t kArriving = 4;
   for (const ReductionOrder order :
        {ReductionOrder::kRank, ReductionOrder::kGlooRing, ReductionOrder::kPairwise}) {
     std::vector<float> expected;
     std::vector<std::int32_t> arrival = {0, 1, 2, 3};
     do {
-      run_groups({.n_ranks = kRanks, .group = {.order = order}},
+      run_groups({.n_ranks = kArriving, .group = {.order = order}},
                  [&](ProcessGroup& group, RankHandle& rank) {
                    const auto place = std::find(arrival.begin(), arrival.end(), group.rank());
                    rank.sleep({1 + (place - arrival.begin())});
