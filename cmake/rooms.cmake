@@ -14,8 +14,8 @@
 #   MODULE      its sources are a library of this name that a program loads while it runs
 #   FRONT_DOOR  headers of include/lockstep that this room implements
 #   NESTED      folders in it that are rooms themselves
-#   COLD        it runs once per command, never per rank or job: built fast, with fewer
-#               optimisations
+#   COLD        it reads what a run is made of and shows what came of it, and does nothing per rank
+#               or step: built fast, with fewer optimisations
 #
 # A room in LOCKSTEP_LEFT_OUT is declared and not built.
 function(lockstep_room path)
@@ -38,6 +38,10 @@ function(lockstep_room path)
   endif()
 
   set(target lockstep_${name})
+  set(fast "")
+  if(ROOM_COLD)
+    set(fast ${LOCKSTEP_FAST_TO_BUILD})
+  endif()
   lockstep_room_names(deps ${ROOM_DEPS})
   lockstep_room_names(private_deps ${ROOM_PRIVATE_DEPS})
   lockstep_build_only(private_links ${ROOM_PRIVATE_LINKS})
@@ -52,9 +56,7 @@ function(lockstep_room path)
     target_include_directories(${target} PRIVATE "${include_root}")
     target_link_libraries(${target} PRIVATE lockstep_options lockstep_warnings ${deps}
                                             ${private_deps} ${ROOM_LINKS} ${private_links})
-    if(ROOM_COLD)
-      lockstep_compile_fast(${target})
-    endif()
+    target_compile_options(${target} PRIVATE ${fast})
     return()
   endif()
   if(ROOM_SOURCES)
@@ -62,9 +64,7 @@ function(lockstep_room path)
     set(scope PUBLIC)
     target_link_libraries(${target} PRIVATE "$<BUILD_INTERFACE:lockstep_warnings>"
                                             ${private_deps} ${private_links})
-    if(ROOM_COLD)
-      lockstep_compile_fast(${target})
-    endif()
+    target_compile_options(${target} PRIVATE ${fast})
   else()
     add_library(${target} INTERFACE)
     set(scope INTERFACE)

@@ -12,7 +12,8 @@
                       +------------+
 
 A pack is clean if and only if the linter finds nothing in it. Where it finds something, its halves are analysed,
-down to single units, so what is reported never depends on how they were packed.
+down to single units, so what is reported does not depend on how they were packed. (Except for what clang says only
+of the file that it is given, such as an unused function: GCC says that of all files of a unit, and stops the build.)
 
 Units share a pack if they are compiled with the same flags and judged by the same rules, if no macro has two values,
 and if no name that one defines for itself is defined or included by the other: each keeps its own in unnamed
