@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import os
 import runpy
 import signal
@@ -17,11 +18,15 @@ import torch
 import torch._dynamo  # noqa: F401  DDP's constructor imports it, once per process.
 import torch.distributed.optim  # noqa: F401
 
+import lockstep.torch
 from lockstep.lasting import Lasting
 from lockstep.reaping import reap
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "support"))
 from ports import reserved_ports  # noqa: E402
+
+lockstep.torch.import_seams()  # As PyTorch: once, and not in each rank.
+gc.freeze()  # A collection in a rank would copy the pages of all that is loaded here.
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 LIMIT_S = 60.0
@@ -51,8 +56,7 @@ def _be_a_rank(script: Path, arguments: tuple[str, ...], folder: Path | None, ou
     recorder = None
     code = 0
     if folder is not None:
-        from lockstep.torch import start
-        recorder = start(str(folder), float(environment["LOCKSTEP_BUDGET"]))
+        recorder = lockstep.torch.start(str(folder), float(environment["LOCKSTEP_BUDGET"]))
     try:
         runpy.run_path(str(script), run_name="__main__")
     except BaseException as error:
@@ -61,8 +65,7 @@ def _be_a_rank(script: Path, arguments: tuple[str, ...], folder: Path | None, ou
         if recorder is not None:
             recorder.exception = f"{type(error).__name__}: {error}"
     if recorder is not None:
-        from lockstep.torch.ending import finish
-        finish(recorder)
+        lockstep.torch.ending.finish(recorder)
     sys.stdout.flush()
     sys.stderr.flush()
     return code
