@@ -20,7 +20,8 @@ PyObject* loss(PenState& state, const Arguments& arguments) {
                             .value = arguments.real(3),
                             .denominator = arguments.real(4),
                             .n_terms = arguments.integer(5),
-                            .n_rows = arguments.integer(6)},
+                            .n_rows = arguments.integer(6),
+                            .graph = state.pen.name(arguments.text(7))},
                   arguments.small(0));
   return none();
 }
@@ -161,7 +162,8 @@ PyObject* decision(PenState& state, const Arguments& arguments) {
 
 PyObject* configuration(PenState& state, const Arguments& arguments) {
   state.pen.write(ConfigurationEvent{.name = state.pen.name(arguments.text(1)),
-                                     .digest = digest_of(arguments.text(2))},
+                                     .digest = digest_of(arguments.text(2)),
+                                     .value = state.pen.name(arguments.text(3))},
                   arguments.small(0));
   return none();
 }
@@ -196,7 +198,7 @@ PyObject* snapshot(PenState& state, const Arguments& arguments) {
 
 std::vector<PyMethodDef> word_methods() {
   return {
-      method<loss, 7>("loss"),
+      method<loss, 8>("loss"),
       method<clip, 9>("clip"),
       method<options, 6>("options"),
       method<zero_grad, 3>("zero_grad"),
@@ -209,7 +211,7 @@ std::vector<PyMethodDef> word_methods() {
       method<exchange, 12>("exchange"),
       method<touch, 10>("touch"),
       method<decision, 3>("decision"),
-      method<configuration, 3>("configuration"),
+      method<configuration, 4>("configuration"),
       method<buffer_policy, 3>("buffer_policy"),
       method<snapshot, 6>("snapshot"),
   };

@@ -228,6 +228,7 @@ void Ddp::Impl::start_trace(const std::vector<NamedVariable>& reduced) {
   state.buffers = buffers_.variables();
   state.ignored = options_.ignored;
   state.left_alone = state_.parameters;
+  state.modules = state_.modules;
   trace_.emplace(runtime, state);
   gradient_trace_.emplace(runtime, trace_->wrapper(), reduced);
   WrapEvent event;

@@ -60,6 +60,8 @@ struct ReplicatedState {
   std::vector<NamedVariable> buffers;
   /// Every name of every parameter, in order of registration; empty: each has one.
   std::vector<NamedVariable> all_names = {};
+  /// What it computes with beside its tensors (nn::Module::descriptions), or empty: not known.
+  std::string modules = {};
 
   /// Of a model that says all names of its parameters, in order of registration.
   static ReplicatedState of(std::vector<NamedVariable> all_names,
@@ -190,11 +192,16 @@ class DistributedDataParallel : public Ddp {
 
  private:
   static ReplicatedState state_of(M& model) {
+    ReplicatedState state;
     if constexpr (requires { model.named_parameters(false); }) {
-      return ReplicatedState::of(model.named_parameters(false), model.named_buffers());
+      state = ReplicatedState::of(model.named_parameters(false), model.named_buffers());
     } else {
-      return {model.named_parameters(), model.named_buffers()};
+      state = {model.named_parameters(), model.named_buffers()};
     }
+    if constexpr (requires { state.modules = model.descriptions(); }) {
+      state.modules = model.descriptions();
+    }
+    return state;
   }
 
   template <typename T>

@@ -71,6 +71,7 @@ WrapperTrace::WrapperTrace(Runtime& runtime, const WrappedState& state)
       shared_(&runtime.pool()),
       before_(&runtime.pool()),
       schema_(schema_of(state, runtime.pool())),
+      modules_(recorder_->names().intern(state.modules)),
       n_exceptions_(std::uncaught_exceptions()),
       tensors_(&runtime.pool()) {
   recorder_->set_source(wrapper_, this);
@@ -134,7 +135,9 @@ void WrapperTrace::record_wrap(WrapEvent event, BufferPolicy buffer_policy) {
   recorder_->record(event, wrapper_);
   if (event.group != 0) return;
   recorder_->record(
-      ConfigurationEvent{.name = recorder_->names().intern("model"), .digest = schema_}, wrapper_);
+      ConfigurationEvent{
+          .name = recorder_->names().intern("model"), .digest = schema_, .value = modules_},
+      wrapper_);
 }
 
 void WrapperTrace::begin_forward(bool synchronizing, bool grad) {

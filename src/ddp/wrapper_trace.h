@@ -20,6 +20,7 @@ struct WrappedState {
   /// Ignored parameters; others may stand here too. They get names, or laws could not tell an
   /// optimizer's steps on them from steps on replicated ones.
   std::span<const NamedVariable> left_alone;
+  std::string_view modules = {};  ///< ReplicatedState::modules.
 };
 
 /// Gives the wrapper its place in the trace and its tensors their names. Its end is recorded, unless
@@ -37,7 +38,7 @@ class WrapperTrace final : public StateSource {
   std::int32_t wrapper() const { return wrapper_; }
 
   /// `event` with its layouts filled in. Of a model that the whole world shares, a digest of its
-  /// names, shapes and types follows, as configuration "model".
+  /// names, shapes and types follows, as configuration "model", with what its modules are in words.
   void record_wrap(WrapEvent event, BufferPolicy buffer_policy);
   /// Counts the forward in the position: what it records or communicates belongs to it. One without
   /// a graph (`grad` off) never counts as a micro-step.
@@ -82,6 +83,7 @@ class WrapperTrace final : public StateSource {
   std::pmr::vector<Variable> shared_;       // Those that ranks do not write apart.
   std::pmr::vector<std::uint64_t> before_;  // Their digests before a broadcast.
   std::uint64_t schema_;
+  NameId modules_;
   int n_exceptions_;                         // In flight when it began.
   bool alone_ = false;                       // A step was taken that no reduction precedes.
   std::pmr::vector<const Tensor*> tensors_;  // Scratch.

@@ -54,6 +54,10 @@ class FieldWriter {
     if (value != Choice::kNone) choice(key, value);
   }
 
+  void aside(const char* key, NameId id) {
+    if (id != kNoName) name(key, id);
+  }
+
   void aside(const char* key, double value) {
     if (value != 0.0) real(key, value);
   }

@@ -221,11 +221,12 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "whatever the new world size."),
     {Cause::kEmaDrift,
      "ema-drift",
-     "State that the program keeps equal by itself, such as a moving average, was updated on some "
-     "ranks only, or from values that differ between the ranks.",
-     "Update it on every rank from values that all ranks share, buffers included, or keep it on "
-     "one "
-     "rank and broadcast it before it is used.",
+     "State that the program keeps equal by itself, such as a moving average or a teacher, was "
+     "updated on some ranks only, or from values that differ between the ranks, or was copied "
+     "from a model before the ranks had the same one.",
+     "Copy a model after it has been wrapped, and update the copy on every rank from values that "
+     "all ranks share, buffers included, or keep it on one rank and broadcast it before it is "
+     "used.",
      "docs/laws.md#2-replicas-equal"},
     in_zoo(Cause::kEnvMissingSolo,
            "docs/zoo.md#env-missing-solo",
@@ -368,8 +369,8 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "Post the matching dist.send on the sender, or remove the recv."),
     in_zoo(Cause::kModelDiffers,
            "docs/zoo.md#model-differs",
-           "The ranks built different models: different names, shapes, dtypes or trainable "
-           "parameters.",
+           "The ranks built different models: different names, shapes, dtypes, trainable "
+           "parameters or modules, such as another activation or rate of dropout.",
            "Build the model from the same configuration on every rank, and freeze or resize the "
            "same layers on all ranks, before wrapping."),
     in_zoo(Cause::kNanSkipOneRank,

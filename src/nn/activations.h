@@ -1,6 +1,8 @@
 // Activation functions as modules, for Sequential.
 #pragma once
 
+#include <string>
+
 #include "lockstep/functional/functions.h"
 #include "lockstep/nn/module.h"
 
@@ -12,6 +14,9 @@ class ReLU final : public Module {
   using Module::Module;
 
   Variable forward(const Variable& x) override { return relu(x); }
+
+ private:
+  std::string description() const override { return "ReLU()"; }
 };
 
 /// The hyperbolic tangent of each element.
@@ -20,6 +25,9 @@ class Tanh final : public Module {
   using Module::Module;
 
   Variable forward(const Variable& x) override { return tanh(x); }
+
+ private:
+  std::string description() const override { return "Tanh()"; }
 };
 
 /// 1 / (1 + exp(-x)) of each element.
@@ -28,6 +36,9 @@ class Sigmoid final : public Module {
   using Module::Module;
 
   Variable forward(const Variable& x) override { return sigmoid(x); }
+
+ private:
+  std::string description() const override { return "Sigmoid()"; }
 };
 
 }  // namespace lockstep::nn

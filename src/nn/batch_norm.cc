@@ -61,4 +61,10 @@ void BatchNorm::reset_own_parameters(Generator& /*generator*/) {
   init::constant(num_batches_tracked_.data(), 0.0);
 }
 
+std::string BatchNorm::description() const {
+  const std::string momentum = options_.momentum ? fmt::format("{}", *options_.momentum) : "none";
+  return fmt::format(
+      "BatchNorm{}d(eps={}, momentum={})", n_dims_ == 2 ? 1 : 2, options_.eps, momentum);
+}
+
 }  // namespace lockstep::nn

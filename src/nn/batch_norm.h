@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "lockstep/nn/module.h"
 
@@ -30,6 +31,7 @@ class BatchNorm : public Module {
   BatchNorm(Runtime& runtime, std::int64_t width, std::size_t n_dims, BatchNormOptions options);
 
  private:
+  std::string description() const override;
   double track_batch() const;
   void reset_own_parameters(Generator& generator) override;  // Draws nothing, as in PyTorch.
 

@@ -1,5 +1,7 @@
 #include "lockstep/nn/convolution.h"
 
+#include <fmt/core.h>
+
 #include "lockstep/functional/image_functions.h"
 #include "lockstep/nn/init.h"
 
@@ -33,6 +35,10 @@ void Conv2d::reset_own_parameters(Generator& generator) {
   if (bias_.defined()) {
     init::linear_bias(bias_.data(), generator, init::fan_of(weight_.shape()).in);
   }
+}
+
+std::string Conv2d::description() const {
+  return fmt::format("Conv2d(stride={}, padding={})", options_.stride, options_.padding);
 }
 
 }  // namespace lockstep::nn

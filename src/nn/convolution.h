@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "lockstep/nn/module.h"
 
@@ -39,6 +40,7 @@ class Conv2d final : public Module {
   const Variable& bias() const { return bias_; }  ///< Undefined when there is none.
 
  private:
+  std::string description() const override;
   void reset_own_parameters(Generator& generator) override;
 
   Conv2dOptions options_;

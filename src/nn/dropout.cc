@@ -30,6 +30,8 @@ Dropout::Dropout(Runtime& runtime, double p, Generator& generator)
                  fmt::format("a dropout probability lies between 0 and 1, not at {}", p));
 }
 
+std::string Dropout::description() const { return fmt::format("Dropout(p={})", p_); }
+
 Variable Dropout::forward(const Variable& x) {
   if (!is_training() || p_ == 0.0 || x.data().n_elems() == 0) return x;
   stream_.before_draw(runtime().recorder(), *generator_);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "lockstep/nn/module.h"
 #include "lockstep/trace/stream_record.h"
 
@@ -26,6 +28,8 @@ class Dropout final : public Module {
   Variable forward(const Variable& x) override;
 
  private:
+  std::string description() const override;
+
   double p_;
   Generator* generator_;
   StreamRecord stream_{"dropout"};

@@ -38,4 +38,8 @@ void Embedding::reset_own_parameters(Generator& generator) {
   if (options_.padding >= 0) init::constant(weight_.data().rows(options_.padding, 1), 0.0);
 }
 
+std::string Embedding::description() const {
+  return fmt::format("Embedding(padding={})", options_.padding);
+}
+
 }  // namespace lockstep::nn

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "lockstep/nn/module.h"
 
@@ -35,6 +36,7 @@ class Embedding final : public Module {
   const Variable& weight() const { return weight_; }
 
  private:
+  std::string description() const override;
   void reset_own_parameters(Generator& generator) override;
 
   EmbeddingOptions options_;

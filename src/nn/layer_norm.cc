@@ -1,5 +1,7 @@
 #include "lockstep/nn/layer_norm.h"
 
+#include <fmt/core.h>
+
 #include "lockstep/functional/layer_functions.h"
 #include "lockstep/nn/init.h"
 
@@ -18,6 +20,10 @@ Variable LayerNorm::forward(const Variable& x) {
 void LayerNorm::reset_own_parameters(Generator& /*generator*/) {
   init::constant(weight_.data(), 1.0);
   init::constant(bias_.data(), 0.0);
+}
+
+std::string LayerNorm::description() const {
+  return fmt::format("LayerNorm(eps={})", options_.eps);
 }
 
 }  // namespace lockstep::nn

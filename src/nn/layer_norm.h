@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "lockstep/nn/module.h"
 
@@ -22,6 +23,7 @@ class LayerNorm final : public Module {
   Variable forward(const Variable& x) override;
 
  private:
+  std::string description() const override;
   void reset_own_parameters(Generator& generator) override;  // Draws nothing, as in PyTorch.
 
   LayerNormOptions options_;

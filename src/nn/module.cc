@@ -77,6 +77,18 @@ std::vector<Variable> Module::parameters() const {
   return variables;
 }
 
+std::string Module::descriptions() const {
+  std::string all;
+  for (const Visit& visit : visits()) {
+    const std::string own = visit.module->description();
+    if (own.empty()) continue;
+    if (!all.empty()) all += "; ";
+    if (!visit.prefix.empty()) all.append(visit.prefix, 0, visit.prefix.size() - 1).append(": ");
+    all += own;
+  }
+  return all;
+}
+
 void Module::record_mode(bool training) const {
   Recorder* const recorder = runtime_->recorder();
   if (recorder == nullptr) return;

@@ -41,6 +41,9 @@ class Module {
   std::vector<NamedVariable> named_parameters(bool remove_duplicate = true) const;
   std::vector<NamedVariable> named_buffers() const;
   std::vector<Variable> parameters() const;
+  /// What its modules compute with beside tensors, by name, depth first: "1: ReLU(); 2: Dropout(p=0.1)". Modules
+  /// without a description are left out.
+  std::string descriptions() const;
 
   /// Training or evaluation mode, of this module and everything in it. Modules start in training.
   ///
@@ -70,6 +73,11 @@ class Module {
   Variable register_buffer(std::string name, Tensor values);
   /// Requires: `module` lives as long as this one.
   void register_module(std::string name, Module& module);
+
+  /// This module's class and options, submodules not included: "Dropout(p=0.1)". Ranks that wrap
+  /// models of other descriptions train different functions of the same parameters: a law compares
+  /// them. Without "; ". Default: empty, which says nothing.
+  virtual std::string description() const { return {}; }
 
   /// Draws this module's own initial values, submodules not included. Default: none are drawn.
   virtual void reset_own_parameters(Generator& /*generator*/) {}

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "lockstep/functional/functions.h"
 #include "lockstep/functional/image_functions.h"
@@ -14,6 +15,12 @@ constexpr Kernels::Window tile(std::int64_t size) {
   return {.height = size, .width = size, .stride = size, .padding = 0};
 }
 
+/// "(height, width, stride, padding)", as numbers.
+inline std::string text_of(const Kernels::Window& window) {
+  return "(" + std::to_string(window.height) + ", " + std::to_string(window.width) + ", " +
+         std::to_string(window.stride) + ", " + std::to_string(window.padding) + ")";
+}
+
 /// Source: torch.nn.MaxPool2d.
 class MaxPool2d final : public Module {
  public:
@@ -22,6 +29,8 @@ class MaxPool2d final : public Module {
   Variable forward(const Variable& x) override { return max_pool2d(x, window_); }
 
  private:
+  std::string description() const override { return "MaxPool2d" + text_of(window_); }
+
   Kernels::Window window_;
 };
 
@@ -33,6 +42,8 @@ class AvgPool2d final : public Module {
   Variable forward(const Variable& x) override { return avg_pool2d(x, window_); }
 
  private:
+  std::string description() const override { return "AvgPool2d" + text_of(window_); }
+
   Kernels::Window window_;
 };
 

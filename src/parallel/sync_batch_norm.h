@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "lockstep/comm/process_group.h"
 #include "lockstep/functional/functions.h"
@@ -53,6 +54,8 @@ class SyncBatchNorm final : public Module {
   const BatchNormOptions& options() const { return options_; }
 
  private:
+  std::string description() const override { return "SyncBatchNorm()"; }
+
   double track_batch() const;
   void reset_own_parameters(Generator& generator) override;  // Draws nothing, as in PyTorch.
 

@@ -253,6 +253,8 @@ struct LossEvent {
   std::int64_t n_terms = 0;  ///< Elements; predictions that count, for cross entropy.
   std::int64_t n_rows = 0;   ///< Of the output: its first dimension, as a rule the samples.
   bool grad = true;          ///< A backward may follow; otherwise it was only looked at.
+  /// What its backward goes through, of a wrapper's first losses, after its parameters, or empty: not known.
+  NameId graph = kNoName;
 };
 
 /// Gradients were clipped in place.
@@ -307,8 +309,9 @@ struct BufferPolicyEvent {
 
 /// Something this rank was given and that must be the same on all of them.
 struct ConfigurationEvent {
-  NameId name = kNoName;  ///< "data", "vocabulary", "configuration", ...
+  NameId name = kNoName;  ///< "data", "vocabulary", "configuration", "module 1", ...
   std::uint64_t digest = 0;
+  NameId value = kNoName;  ///< In words, such as "Dropout(p=0.1)", or empty.
 };
 
 /// What a rank reads, where ids of samples cannot say it: ids count, and do not compare, rows.

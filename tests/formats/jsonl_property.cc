@@ -109,14 +109,16 @@ void add_any_of_a_job(EventStream& stream, std::int32_t rank) {
                                   .dtype = DType::kF64});
     }
     case 0:
-      return stream.add(rank,
-                        LossEvent{.function = any_name(stream),
-                                  .reduction = static_cast<LossReduction>(*rc::gen::inRange(0, 3)),
-                                  .value = any_number(),
-                                  .denominator = any_number(),
-                                  .n_terms = *rc::gen::arbitrary<std::int64_t>(),
-                                  .n_rows = *rc::gen::arbitrary<std::int64_t>(),
-                                  .grad = *rc::gen::arbitrary<bool>()});
+      return stream.add(
+          rank,
+          LossEvent{.function = any_name(stream),
+                    .reduction = static_cast<LossReduction>(*rc::gen::inRange(0, 3)),
+                    .value = any_number(),
+                    .denominator = any_number(),
+                    .n_terms = *rc::gen::arbitrary<std::int64_t>(),
+                    .n_rows = *rc::gen::arbitrary<std::int64_t>(),
+                    .grad = *rc::gen::arbitrary<bool>(),
+                    .graph = *rc::gen::arbitrary<bool>() ? any_name(stream) : kNoName});
     case 1:
       return stream.add(rank,
                         ClipEvent{.kind = static_cast<ClipKind>(*rc::gen::inRange(0, 2)),
@@ -161,9 +163,11 @@ void add_any_of_a_job(EventStream& stream, std::int32_t rank) {
           BufferPolicyEvent{.layout = any_layout(stream),
                             .policy = static_cast<BufferPolicy>(*rc::gen::inRange(0, 5))});
     default:
-      return stream.add(rank,
-                        ConfigurationEvent{.name = any_name(stream),
-                                           .digest = *rc::gen::arbitrary<std::uint64_t>()});
+      return stream.add(
+          rank,
+          ConfigurationEvent{.name = any_name(stream),
+                             .digest = *rc::gen::arbitrary<std::uint64_t>(),
+                             .value = *rc::gen::arbitrary<bool>() ? any_name(stream) : kNoName});
   }
 }
 

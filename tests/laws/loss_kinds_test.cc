@@ -13,6 +13,7 @@ struct Loss {
   std::string_view function;
   LossReduction reduction = LossReduction::kMean;
   bool grad = true;
+  std::string_view graph = {};
 };
 
 /// What gradient-mean advises of ranks that train two steps, each with the losses of its own.
@@ -25,7 +26,8 @@ std::string advised(const std::vector<std::vector<Loss>>& by_rank) {
       job.stream.add(rank,
                      LossEvent{.function = job.stream.name(loss.function),
                                .reduction = loss.reduction,
-                               .grad = loss.grad});
+                               .grad = loss.grad,
+                               .graph = job.stream.name(loss.graph)});
     }
   }
   std::string text;
@@ -64,6 +66,63 @@ TEST(LossKindsTest, WeightsThatAreNewForEachBatchAreFine) {
   EXPECT_NE(advised({{{"weighted 1"}, {"weighted 2"}}, {{"weighted 3", sum}}})
                 .find("one (mean) on rank 0; one (sum) on rank 1"),
             std::string::npos);
+}
+
+/// Losses of one function whose backward passes go through these.
+std::vector<Loss> through(const std::vector<std::string_view>& graphs) {
+  std::vector<Loss> losses;
+  for (const std::string_view graph : graphs) {
+    losses.push_back({.function = "loss", .reduction = LossReduction::kGiven, .graph = graph});
+  }
+  return losses;
+}
+
+TEST(LossGraphsTest, ARankThatGoesThroughOtherOperationsEveryTimeGetsAdvice) {
+  EXPECT_EQ(
+      advised({through({"2 parameters: Addmm x2, Gelu", "2 parameters: Addmm x2, Gelu"}),
+               through({"2 parameters: Addmm x2, Mul, Relu", "2 parameters: Addmm x2, Mul, Relu"}),
+               through({"2 parameters: Addmm x2, Gelu", "2 parameters: Addmm x2, Gelu"})}),
+      "A-operations-differ: the ranks' first backward passes go through different "
+      "operations, the same ones "
+      "every time: Gelu on ranks 0, 2; Mul, Relu on rank 1; their gradients are averaged as "
+      "those of one model");
+  EXPECT_NE(advised({through({"2 parameters: Addmm", "2 parameters: Addmm"}),
+                     through({"2 parameters: Addmm, Mul", "2 parameters: Addmm, Mul"})})
+                .find("none of these on rank 0; Mul on rank 1"),
+            std::string::npos);
+}
+
+TEST(LossGraphsTest, OperationsThatVaryOrWereSeenOnceSayNothing) {
+  EXPECT_EQ(advised({through({"2 parameters: Addmm, Gelu", "2 parameters: Addmm, Gelu"}),
+                     through({"2 parameters: Addmm, Gelu", "2 parameters: Addmm, Gelu"})}),
+            "");
+  EXPECT_EQ(advised({through({"2 parameters: Addmm, Gelu", "2 parameters: Addmm, Gelu"}),
+                     through({"2 parameters: Addmm", "2 parameters: Addmm, Gelu"})}),
+            "");
+  EXPECT_EQ(
+      advised(
+          {through({"2 parameters: Addmm, Gelu", "2 parameters: Addmm, Gelu"}),
+           through({"2 parameters: Addmm", "2 parameters: Addmm", "2 parameters: Addmm, Gelu"})}),
+      "");
+  EXPECT_EQ(advised({through({"2 parameters: Addmm, Gelu"}), through({"2 parameters: Addmm"})}),
+            "");
+  EXPECT_EQ(advised({through({"", ""}), through({"2 parameters: Addmm", "2 parameters: Addmm"})}),
+            "");
+}
+
+TEST(LossGraphsTest, RanksThatUsePartsOfTheirOwnOfAModelAreMeantTo) {
+  EXPECT_EQ(advised({through({"4 parameters: Addmm x2", "4 parameters: Addmm x2"}),
+                     through({"2 parameters: Addmm", "2 parameters: Addmm"})}),
+            "");
+}
+
+TEST(LossGraphsTest, WhatLossFunctionsSayComesFirst) {
+  const std::vector<Loss> one = {{.function = "mse_loss", .graph = "2 parameters: Mse"},
+                                 {.function = "mse_loss", .graph = "2 parameters: Mse"}};
+  const std::vector<Loss> other = {{.function = "l1_loss", .graph = "2 parameters: L1"},
+                                   {.function = "l1_loss", .graph = "2 parameters: L1"}};
+  EXPECT_EQ(advised({one, other}).find("A-losses-differ"), 0U);
+  EXPECT_EQ(advised({one, other}).find("A-operations-differ"), std::string::npos);
 }
 
 /// Ranks that each compute two gradients outside of wrappers, `trains` of them; the last of them may wrap a model then.

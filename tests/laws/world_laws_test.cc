@@ -59,6 +59,38 @@ TEST(EnvironmentTest, NamesWhatOneRankWasGivenWrong) {
             "schema model-differs");
 }
 
+/// Models of the same schema on three ranks, by what their modules are.
+LawResult of_modules(std::vector<std::string_view> by_rank) {
+  EventStream stream(3);
+  for (std::int32_t rank = 0; rank < 3; ++rank) {
+    stream.add(rank,
+               ConfigurationEvent{.name = stream.name("model"),
+                                  .digest = 7,
+                                  .value = stream.name(by_rank[to_index(Rank{rank})])});
+  }
+  return check("environment-bijective", stream);
+}
+
+TEST(EnvironmentTest, ModelsOfTheSameParametersMustBeOfTheSameModules) {
+  EXPECT_EQ(of_modules({"1: ReLU()", "1: ReLU()", "1: ReLU()"}).verdict, Verdict::kHolds);
+  const LawResult result = of_modules({"1: ReLU(); 2: Dropout(p=0.1); 3: Tanh()",
+                                       "1: ReLU(); 2: Dropout(p=0.4); 3: ReLU()",
+                                       "1: ReLU(); 2: Dropout(p=0.1); 3: Tanh()"});
+  ASSERT_EQ(result.findings.size(), 1U);
+  const Finding& finding = result.findings[0];
+  EXPECT_EQ(finding.cause, Cause::kModelDiffers);
+  EXPECT_EQ(finding.field, "modules");
+  EXPECT_EQ(finding.ranks, std::vector<Rank>{Rank{1}});
+  EXPECT_EQ(finding.message, "builds `2: Dropout(p=0.4)` where others build `2: Dropout(p=0.1)`");
+}
+
+TEST(EnvironmentTest, AModuleThatOneRankLacksIsNamed) {
+  const LawResult result =
+      of_modules({"1: ReLU(); 2: Tanh()", "1: ReLU(); 2: Tanh()", "1: ReLU()"});
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].message, "builds nothing where others build `2: Tanh()`");
+}
+
 TEST(EnvironmentTest, NRanksThatEachTrainAloneAreNamed) {
   EventStream stream(2);
   for (const std::int32_t rank : {0, 1}) stream.add(rank, EnvironmentEvent{.world = 1});

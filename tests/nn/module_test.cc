@@ -7,7 +7,12 @@
 #include "lockstep/models/two_head.h"
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
+#include "lockstep/nn/convolution.h"
+#include "lockstep/nn/dropout.h"
+#include "lockstep/nn/embedding.h"
+#include "lockstep/nn/layer_norm.h"
 #include "lockstep/nn/linear.h"
+#include "lockstep/nn/pooling.h"
 #include "lockstep/nn/sequential.h"
 
 #include "tests/support/plain_runtime.h"
@@ -144,6 +149,39 @@ TEST(ModuleTest, BatchNormCountsTrainingBatchesAndKeepsItsBuffersInPlace) {
   EXPECT_EQ(buffers[2].variable.item(), 2.0);
   EXPECT_EQ(mean.item(), 1.5);
   EXPECT_FALSE(buffers[0].variable.requires_grad());
+}
+
+TEST(ModuleTest, DescriptionsNameTheOptionsOfModulesThatHaveSome) {
+  PlainRuntime rt;
+  Generator masks(1);
+  Sequential model(rt);
+  model.append<Linear>(2, 2);
+  model.append<ReLU>();
+  model.append<Dropout>(0.25, masks);
+  model.append<BatchNorm1d>(2, BatchNormOptions{.momentum = std::nullopt});
+  EXPECT_EQ(model.descriptions(),
+            "1: ReLU(); 2: Dropout(p=0.25); 3: BatchNorm1d(eps=1e-05, momentum=none)");
+  EXPECT_EQ(Linear(rt, 2, 2).descriptions(), "");
+  EXPECT_EQ(Tanh(rt).descriptions(), "Tanh()");
+}
+
+TEST(ModuleTest, OptionsThatChangeWhatALayerComputesAreInItsDescription) {
+  PlainRuntime rt;
+  const auto differ = [](const Module& one, const Module& other) {
+    return !one.descriptions().empty() && one.descriptions() != other.descriptions();
+  };
+  EXPECT_TRUE(differ(LayerNorm(rt, 2), LayerNorm(rt, 2, {.eps = 0.5})));
+  EXPECT_TRUE(differ(BatchNorm1d(rt, 2), BatchNorm1d(rt, 2, {.eps = 0.5})));
+  EXPECT_TRUE(differ(BatchNorm1d(rt, 2), BatchNorm2d(rt, 2)));
+  EXPECT_TRUE(differ(Conv2d(rt, 1, 1), Conv2d(rt, 1, 1, {.stride = 2})));
+  EXPECT_TRUE(differ(Conv2d(rt, 1, 1), Conv2d(rt, 1, 1, {.padding = 1})));
+  EXPECT_TRUE(differ(Embedding(rt, 2, 2), Embedding(rt, 2, 2, {.padding = 0})));
+  EXPECT_TRUE(differ(MaxPool2d(rt, tile(2)), MaxPool2d(rt, tile(3))));
+  EXPECT_TRUE(differ(MaxPool2d(rt, tile(2)), AvgPool2d(rt, tile(2))));
+  EXPECT_TRUE(differ(AvgPool2d(rt, {.height = 2, .width = 2, .stride = 2, .padding = 0}),
+                     AvgPool2d(rt, {.height = 2, .width = 2, .stride = 2, .padding = 1})));
+  EXPECT_TRUE(differ(ReLU(rt), Tanh(rt)));
+  EXPECT_TRUE(differ(Sigmoid(rt), Tanh(rt)));
 }
 
 }  // namespace

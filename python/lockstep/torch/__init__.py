@@ -3,12 +3,15 @@ never which version it is:
 
     groups.py     process groups and their collectives
     wrapping.py   DistributedDataParallel: construction, buckets, communication hooks, forwards
+    described.py  the classes and options of a model's modules
     replaced_buffers.py  buffers of this rank that rank 0's replace
-    gradients.py  backwards: gradients and losses
+    gradients.py  backwards: gradients
+    losses.py     what a backward starts from
     exchanges.py  collectives inside a loss
     in_flight.py  tensors that a call of the program's own still owns
     averaging.py  gradients that the program reduces by itself
     averaged_models.py  averages of a model's parameters that ranks evaluate
+    companions.py  other models like the one that is trained: teachers, target networks
     stepping.py   optimizers and the gradient scaler
     clipping.py   gradients that are clipped
     delayed.py    the reduction that a static graph puts off
@@ -84,11 +87,11 @@ def recording(folder: str | PathLike[str], budget: float = 0.0) -> Iterator[None
 def import_seams() -> tuple[ModuleType, ...]:
     """The seams that are put in once there is a group: by now PyTorch has been imported as a whole, while start() may have
     been called in the middle of that."""
-    from lockstep.torch import (averaged_models, averaging, batches, buckets, clipping, delayed, exchanges, files,
-                                gradients, in_flight, loading, samplers, stepping, streams, wrapping)
+    from lockstep.torch import (averaged_models, averaging, batches, buckets, clipping, companions, delayed, exchanges,
+                                files, gradients, in_flight, loading, samplers, stepping, streams, wrapping)
 
     return (wrapping, exchanges, in_flight, averaging, averaged_models, buckets, gradients, delayed, stepping, clipping,
-            streams, batches, samplers, files, loading, ending)
+            companions, streams, batches, samplers, files, loading, ending)
 
 
 def _install_the_rest(recorder: Recorder) -> None:

@@ -36,9 +36,9 @@ class Averaged(Wrapper):
     """A module whose gradients the program reduces. Its data are not followed: what the first step
     consumed has passed by."""
 
-    def __init__(self, recorder: Recorder, index: int, module: torch.nn.Module, reduced: set[int], to_one: bool) -> None:
+    def __init__(self, recorder: Recorder, index: int, module: torch.nn.Module, reduced: set[int], apart: bool) -> None:
         super().__init__(recorder, index, module)
-        self.to_one = to_one  # Only one rank gets the sums.
+        self.apart = apart  # Its steps leave the replicas apart: only one rank gets the sums, or they come after a step.
         self.is_replaced = False  # By what the program sends: what it has come to does not matter.
         self.left_out = {id(p): name for name, p in self.trained if id(p) not in reduced}
         self.all = {name: p for name, p in self.all.items() if not p.requires_grad or id(p) in reduced}
@@ -92,6 +92,8 @@ class Averaging:
         self._averaged: list[Averaged] = []
         self._n_sent = 0  # Elements since the last step.
         self._to_one = False  # Some of them: only one rank gets the sums.
+        self._last_step = (-1, frozenset[int]())  # Backwards before it, and what it used.
+        self._late: set[int] = set()  # Parameters whose gradients were sent after a step had used them.
 
     def posted(self, call: Call) -> None:
         """A collective of the program's own. One in the middle of a backward comes too early: hooks of the
@@ -112,13 +114,13 @@ class Averaging:
 
     def _look_for_parameters(self, call: Call) -> None:
         """What one rank has stepped to becomes what all have: its parameters are sent, or as many bytes in one piece."""
-        to_one = [wrapper for wrapper in self._averaged if wrapper.to_one]
-        if not to_one:
+        apart = [wrapper for wrapper in self._averaged if wrapper.apart]
+        if not apart:
             return
         places = {tensor.data_ptr() for tensor in (*call.inputs, *call.outputs)}
         copies = call.op in (CollectiveOp.BROADCAST, CollectiveOp.SEND, CollectiveOp.RECV)
         most = max((tensor.nbytes for tensor in call.inputs), default=0) if copies else 0
-        for wrapper in to_one:
+        for wrapper in apart:
             own = [p for _, p in wrapper.trained]
             if most >= sum(p.nbytes for p in own) or any(p.data_ptr() in places for p in own):
                 wrapper.is_replaced = True
@@ -141,6 +143,9 @@ class Averaging:
         for parameter in alike:
             if parameter.grad is not None and parameter.grad.data_ptr() == tensor.data_ptr():
                 self._reduced.add(id(parameter))
+                n_backwards, used = self._last_step
+                if n_backwards == self.n_backwards and id(parameter) in used:
+                    self._late.add(id(parameter))
                 return True
         if not adds:
             return False
@@ -197,7 +202,11 @@ class Averaging:
         reduced = self._reduced | {number for number, digest in self._copied.items() if pen is not None
                                    and number in used and pen.digest(used[number].grad) != digest}
         reduced |= {number for number in self._absent if number in used and used[number].grad is not None}
+        # What is sent and stepped with before another backward is something else, such as an outer optimizer's.
+        late = self._late if self.n_backwards > self._last_step[0] else set()
+        self._late = set()
         self._reduced, self._absent, self._copied = set(), set(), {}
+        self._last_step = self.n_backwards, frozenset(used)
         # Of steps that were taken before, nothing was reduced; where a step takes some of what was reduced,
         # other ranks may take the rest, and need not know what else it takes.
         left_out = [p for number, p in used.items() if number not in reduced]
@@ -205,9 +214,10 @@ class Averaging:
             all(p.grad is not None for p in left_out) and \
             not any(self._has_stepped(parameter) for parameter in used.values())
         self._stepped.update((number, weakref.ref(p)) for number, p in used.items())
-        module = self._module_of(set(used)) if begins else None
+        comes_late = bool(used) and late == set(used)
+        module = self._module_of(set(used)) if begins or comes_late else None
         if module is not None:
-            self._begin(module, reduced, to_one)
+            self._begin(module, reduced, to_one or comes_late)
 
     def _has_stepped(self, parameter: Any) -> bool:
         known = self._stepped.get(id(parameter))
@@ -222,10 +232,10 @@ class Averaging:
                 found.append((sum(1 for _ in module.modules()), module))
         return min(found, key=lambda one: one[0])[1] if found else None
 
-    def _begin(self, module: torch.nn.Module, reduced: set[int], to_one: bool) -> None:
+    def _begin(self, module: torch.nn.Module, reduced: set[int], apart: bool) -> None:
         recorder, pen = self.recorder, self.recorder.pen
         wrapping = recorder.wrapping
-        wrapper = Averaged(recorder, len(wrapping.all), module, reduced, to_one)
+        wrapper = Averaged(recorder, len(wrapping.all), module, reduced, apart)
         if pen is None:
             return
         wrapping.add(wrapper)
@@ -236,7 +246,7 @@ class Averaging:
             wrapper.index, wrapper.layout([name for name, _ in wrapper.trained]),
             wrapper.layout([name for name, p in wrapper.all.items() if not p.requires_grad]),
             wrapper.layout([]), wrapper.layout(wrapper.ignored), "local", 0, 0, recorder.world, False)
-        if not to_one:  # The first step has made the replicas differ: that is not how they began.
+        if not apart:  # The first step has made the replicas differ: that is not how they began.
             wrapper.write_states(StateKind.PARAM, StatePoint.WRAP, wrapper.all)
         wrapper.gradients.watch()
         wrapper.watch_entry()

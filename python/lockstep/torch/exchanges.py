@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
-from lockstep.torch.gradients import SCALED_BY
+from lockstep.torch.losses import SCALED_BY
 from lockstep.torch.groups import ENGINE
 from lockstep.torch.recorder import BACKWARD
 from lockstep.torch.sloped import Slopes

@@ -7,13 +7,13 @@ loss) and GradScaler.scale (which makes the loss another number).
 from __future__ import annotations
 
 import weakref
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from lockstep.torch.losses import SCALED_BY, write_loss
 from lockstep.torch.recorder import BACKWARD, FORWARD
-from lockstep.words import GradPoint, LossReduction
+from lockstep.words import GradPoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from lockstep.torch.wrapping import Wrapper
 
 SEAM = "gradients"
-SCALED_BY = "_lockstep_scale"  # On a loss that a scaler returned.
-_LOSSES = {"MseLossBackward0": "mse_loss", "L1LossBackward0": "l1_loss",
-           "NllLossBackward0": "cross_entropy", "NllLoss2DBackward0": "cross_entropy"}
-MOST_WEIGHTED = 2  # Losses of a wrapper whose weights are read, which a GPU has to be waited for.
-# As nodes of PyTorch's own losses have them.
-_REDUCTIONS: dict[Any, LossReduction] = {1: LossReduction.MEAN, 2: LossReduction.SUM}
 
 
 class Gradients:
@@ -206,34 +200,6 @@ def _watch(gradients: Gradients, index: int, parameter: torch.nn.Parameter) -> l
     return handles
 
 
-def _name_of(recorder: Recorder, node: Any) -> str:
-    """Of the loss function; of a wrapper's first losses with what distinguishes weights of classes."""
-    name = _LOSSES.get(type(node).__name__, "loss")
-    weights = getattr(node, "_saved_weight" if name == "cross_entropy" else "_saved_pos_weight", None)
-    if weights is None or weights.dim() > 1:
-        return name
-    wrapper = recorder.current.wrapper
-    recorder.n_weighted[wrapper] += 1
-    if recorder.n_weighted[wrapper] > MOST_WEIGHTED:
-        return name
-    return f"{name} with class weights #{zlib.crc32(repr(weights.tolist()).encode()):08x}"
-
-
-def _write_loss(recorder: Recorder, roots: Any, seeded: bool) -> None:
-    """What a backward starts from, where that is one number. `seeded`: the program says by what it is
-    multiplied."""
-    root = roots if torch.is_tensor(roots) else roots[0] if len(roots) == 1 else None
-    if recorder.pen is None or root is None or root.numel() != 1:
-        return
-    value = root.item() / getattr(root, SCALED_BY, 1.0)
-    node = root.grad_fn
-    name = _name_of(recorder, node)
-    reduction = LossReduction.GIVEN
-    if not seeded:
-        reduction = _REDUCTIONS.get(getattr(node, "_saved_reduction", -1), LossReduction.GIVEN)
-    recorder.pen.loss(recorder.current.wrapper, name, reduction, value, 0.0, 0, 0)
-
-
 def install(recorder: Recorder) -> None:
     depth = 0  # Checkpointing runs a backward inside a backward.
 
@@ -255,7 +221,7 @@ def install(recorder: Recorder) -> None:
                 roots = args[0] if args else kwargs.get("tensors", ())
                 seeds = args[1] if len(args) > 1 else kwargs.get("grad_tensors")
                 try:
-                    _write_loss(recorder, roots, seeds is not None)
+                    write_loss(recorder, roots, seeds is not None)
                 except Exception as error:
                     recorder.trouble(SEAM, error)
             if depth == 0:

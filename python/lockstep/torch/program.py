@@ -113,7 +113,7 @@ class Program:
         self.recorder.quietly(SEAM, write)
 
     def configuration(self, subject: str, data: str) -> None:
-        self._write("configuration", lambda: (subject, data))
+        self._write("configuration", lambda: (subject, data, ""))
 
     def snapshot(self, action: str, step: int, detail: str, digest: int) -> None:
         self._write("snapshot", lambda: (action, int(step), detail, "", digest))

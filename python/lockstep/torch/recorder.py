@@ -84,6 +84,7 @@ class Recorder:
         self.averaging: Averaging | None = None
         self.in_flight: InFlight | None = None
         self.wrapping: Wrapping
+        self.n_losses: Counter[int] = Counter()  # By wrapper.
         self.n_weighted: Counter[int] = Counter()  # Losses with weights of classes, by wrapper.
         self.before_end: list[Callable[[], None]] = []
         self._troubles: set[str] = set()

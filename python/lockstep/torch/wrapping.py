@@ -17,10 +17,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.torch.autocast import word_for
 from lockstep.torch.comm_hooks import effect_of, lets_train_alone
+from lockstep.torch.described import descriptions
 from lockstep.torch.entry import SEAM, Entry
 from lockstep.torch.gradients import Gradients
 from lockstep.torch.looking import Look
-from lockstep.torch.recorder import FORWARD, INIT, Place
+from lockstep.torch.recorder import FORWARD, INIT, Place, say
 from lockstep.torch.replaced_buffers import ReplacedBuffers
 from lockstep.words import HookEffect, LonePoint, PhaseKind, StateKind, StatePoint
 
@@ -250,6 +251,7 @@ class Wrapping:
     def begin(self, module: torch.nn.Module) -> Wrapper:
         """Before DDP's constructor."""
         recorder = self.recorder
+        self._forget_inside(module)
         wrapper = Wrapper(recorder, len(self.all), module)
         self.add(wrapper)
         recorder.trainings.made(wrapper)
@@ -263,6 +265,15 @@ class Wrapping:
         recorder.patches.on_undo(wrapper.gradients.remove)
         self._plan = None
         return wrapper
+
+    def _forget_inside(self, module: torch.nn.Module) -> None:
+        """What is wrapped again belongs to the outer wrapper, which reduces it once more."""
+        for part in module.modules():
+            inner = self.of.pop(part, None)
+            if inner is not None:
+                inner.forget()
+                say(f"rank {self.recorder.rank}: what is wrapped already is wrapped again: each backward reduces its "
+                    "gradients twice, for nothing")
 
     def add(self, wrapper: Wrapper) -> None:
         self.all.append(wrapper)
@@ -331,6 +342,8 @@ class Wrapping:
             wrapper.layout(list(wrapper.buffers)), wrapper.layout(wrapper.ignored),
             "broadcast0" if ddp.broadcast_buffers else "local",
             int(getattr(ddp, "bucket_bytes_cap", 0)), wrapper.group, group.size(), True)
+        if wrapper.group == 0:
+            recorder.pen.configuration(wrapper.index, "model", _schema_of(wrapper), descriptions(ddp.module))
         if self._plan:
             recorder.pen.bucket(wrapper.index, [i for bucket in self._plan for i in bucket],
                                 [len(bucket) for bucket in self._plan])

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import lockstep
 import pytest
 from forked import SCRIPTS, run_job
 
@@ -148,3 +149,43 @@ def test_gradients_of_as_many_bytes_as_the_parameters_are_no_parameters(tmp_path
     script.write_text(JOB.replace(whole, "nn.Linear(4, 1, bias=False)").replace("{sum}", "dist.reduce(parameter.grad, 0)"))
     _, events = events_of(script, tmp_path)
     assert {event["at"][4] for event in events if event["kind"] == "step"} == {1, 2, 3, 4}
+
+
+LATE = '''
+import torch
+import torch.distributed as dist
+from torch import nn
+
+dist.init_process_group("gloo")
+torch.manual_seed(3)
+model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(5 + dist.get_rank())
+for step in range(4):
+    optimizer.zero_grad()
+    model(torch.randn(4, 4)).square().mean().backward()
+    optimizer.step()
+    {after}
+dist.destroy_process_group()
+'''
+SENDS_ALL = "[dist.all_reduce(p.grad) for p in model.parameters()]"
+
+
+@pytest.mark.parametrize(("after", "is_recorded"), [
+    (SENDS_ALL, True),
+    ("[dist.all_reduce(p.grad) for p in model[0].parameters()]", False),
+    ("[dist.all_reduce(p.grad.clone()) for p in model.parameters()]", False),
+    ("[dist.all_reduce(p.data) for p in model.parameters()]", False)])
+def test_a_loop_that_sends_all_gradients_after_the_step_that_used_them_is_recorded(
+        after: str, is_recorded: bool, tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(LATE.format(after=after))
+    _, events = events_of(script, tmp_path)
+    assert any(event.get("kind") == "wrap" for event in events) is is_recorded
+
+
+def test_where_parameters_are_sent_as_well_the_late_gradients_are_no_finding(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(LATE.format(after=f"{SENDS_ALL}; [dist.all_reduce(p.data) for p in model.parameters()]"))
+    events_of(script, tmp_path)
+    assert lockstep.check(tmp_path / "trace").ok

@@ -194,7 +194,7 @@ def test_words_of_the_program_are_told(job: Any) -> None:
     assert (metric["name"], metric["value"], metric["parts"]) == ("accuracy", 0.5, [1, 0])
     [decision] = kinds(job, "decision")
     assert (decision["name"], decision["value"]) == ("stop", 0)
-    assert kinds(job, "configuration")[0]["name"] == "vocabulary"
+    assert [event["name"] for event in kinds(job, "configuration")] == ["model", "vocabulary"]
     assert kinds(job, "rng")[0]["shared"] is True
     assert kinds(job, "buffer_policy")[0]["policy"] == "local"
     assert kinds(job, "snapshot")[0]["action"] == "fresh"

@@ -1,11 +1,14 @@
-"""What a loss is called in a trace: its function, and what distinguishes weights of classes."""
+"""What a loss is called in a trace, what distinguishes weights of classes, and what its backward goes through."""
 from __future__ import annotations
 
 import json
 import zlib
 from pathlib import Path
 
+import torch
 from forked import run_job
+from lockstep.torch import losses
+from torch import nn
 
 JOB = '''
 import torch
@@ -50,3 +53,40 @@ def test_of_a_wrappers_first_two_losses_the_weights_of_classes_are_in_their_name
         with_weights("loss", [0.5, 2.0]),
         "loss",  # As many weights as logits: of each sample's own.
         "cross_entropy"]
+
+
+def test_operations_are_those_of_the_whole_graph_each_once() -> None:
+    x = torch.ones(2, 3)
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 1))
+    shared = model(x)
+    assert losses.operations_of((shared * shared).sum().grad_fn) == "4 parameters: Addmm x2, Mul, Relu, Sum, T x2"
+    assert losses.operations_of(None) == ""
+
+
+def test_a_graph_that_is_too_large_is_not_known() -> None:
+    value = torch.ones(1, requires_grad=True)
+    for _ in range(losses.MOST_NODES - 1):  # With the leaf's own node as many as may be.
+        value = value + 1
+    assert losses.operations_of(value.grad_fn) == f"1 parameters: Add x{losses.MOST_NODES - 1}"
+    assert losses.operations_of((value + 1).grad_fn) == ""
+
+
+def test_the_first_four_losses_of_a_wrapper_say_what_their_backward_goes_through(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text('''
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+model = DistributedDataParallel(nn.Linear(3, 1))
+for _ in range(5):
+    model(torch.ones(2, 3)).sum().backward()
+dist.destroy_process_group()
+''')
+    ran = run_job(script, 2, tmp_path / "trace", tmp_path)
+    assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    lines = (tmp_path / "trace" / "a000.rank-00000.jsonl").read_text().splitlines()
+    graphs = [event.get("graph", "") for event in map(json.loads, lines) if event.get("kind") == "loss"]
+    assert graphs == ["2 parameters: Addmm, Sum, T"] * 4 + [""]

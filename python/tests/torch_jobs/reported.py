@@ -48,6 +48,8 @@ ROWS = {
     "buffer_overwritten_by_0": Row(
         None, Expected("buffers-policy", "buffer-overwritten-by-0", ranks=(1,), tensor="queue"),
         advice="A-buffer-replaced"),
+    "activation_differs": Row(Expected("environment-bijective", "model-differs", ranks=(1,), field="modules",
+                                       says="`1: ReLU()` where others build `1: GELU(approximate='none')`")),
     "clip_collective_set_differs": Row(Expected("collectives-match", "call-set-differs", 0, field="op")),
     "clip_norm_recounted": Row(Expected("norm-true", "clip-norm-recounted", 0, (0, 1))),
     # Whatever damages a momentum looks the same: there is no cause.
@@ -125,6 +127,13 @@ ROWS = {
     "local_rank_as_rank": Row(Expected("samples-covered", "local-rank-as-rank", 0), ranks=4),
     "many_writers": Row(Expected("checkpoint-whole", "many-writers", ranks=(0, 1))),
     "model_differs": Row(Expected("environment-bijective", "model-differs", ranks=(1,), field="schema")),
+    # Ranks may train different tasks on purpose.
+    "scaled_on_one_rank": Row(None, advice="A-operations-differ"),
+    "smoothing_differs": Row(None, advice="A-operations-differ"),
+    "dropout_differs": Row(Expected("environment-bijective", "model-differs", ranks=(1,), field="modules",
+                                    says="`1: Dropout(p=0.3, inplace=False)`")),
+    "reduced_after_step": Row(Expected("replicas-equal", ranks=(1,))),
+    "teacher_copied_early": Row(Expected("replicas-equal", "ema-drift", ranks=(1,), tensor="copy/0.weight")),
     "opt_state_root_only": Row(
         Expected("optimizer-equal", step=0, ranks=(1,), tensor="weight.momentum_buffer", field="state")),
     "order_swap": Row(Expected("collectives-match", field="count")),

@@ -100,6 +100,8 @@ class FieldReader {
     choice(key, value);
   }
 
+  void aside(const char* key, NameId& id) { name(key, id); }
+
   void aside(const char* key, double& value) { real(key, value); }
 
   void integers(const char* key, std::span<const std::int64_t>& values) {

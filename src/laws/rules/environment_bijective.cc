@@ -1,4 +1,5 @@
 // environment-bijective: every rank is unique, and all of them build the same model.
+#include <algorithm>
 #include <set>
 
 #include "lockstep/laws/detail/alignment.h"
@@ -29,7 +30,7 @@ class EnvironmentBijective final : public Law {
       return;
     }
     if (const auto* given = std::get_if<ConfigurationEvent>(&event.body)) {
-      const std::uint64_t words[] = {given->digest};
+      const std::uint64_t words[] = {given->digest, static_cast<std::uint64_t>(given->value)};
       const std::pair key{std::string(names.text(given->name)), event.at.wrapper};
       launches_[event.at.attempt].configurations[key].add(event, words);
       return;
@@ -45,18 +46,22 @@ class EnvironmentBijective final : public Law {
     launch.worlds.add(event, world);
     claim(event, *environment, launch, names);
     if (environment->schema == 0) return;
-    const std::uint64_t words[] = {environment->schema};
+    const std::uint64_t words[] = {environment->schema, static_cast<std::uint64_t>(kNoName)};
     launch.configurations[{std::string(kModel), -1}].add(event, words);
   }
 
-  LawResult finish(const NameTable& /*names*/) override {
+  LawResult finish(const NameTable& names) override {
     std::int64_t n_checked = 0;
     for (const auto& [attempt, launch] : launches_) {
       n_checked += launch.n_checked;
       if (n_checked > 0 && !launch.ranks.empty()) report_worlds(attempt, launch);
       for (const auto& [key, ballot] : launch.configurations) {
         n_checked += ballot.n_comparisons();
-        if (!ballot.unanimous()) report_configuration(attempt, key.first, ballot);
+        if (!ballot.minority(kDigest).empty()) {
+          report_configuration(attempt, key.first, ballot);
+        } else if (!ballot.unanimous()) {
+          report_modules(attempt, ballot, names);
+        }
       }
     }
     std::vector<Finding> findings;
@@ -70,6 +75,8 @@ class EnvironmentBijective final : public Law {
 
  private:
   static constexpr std::string_view kModel = "model";
+  static constexpr std::size_t kDigest = 0;  // Words of a configuration's ballot.
+  static constexpr std::size_t kValue = 1;
 
   using Configured = std::pair<std::string, std::int32_t>;  // Name, and wrapper.
   using NodeSlot = std::pair<std::string, std::string>;     // Node, and local rank or device.
@@ -162,7 +169,7 @@ class EnvironmentBijective final : public Law {
     finding.attempt = attempt;
     finding.event = "environment";
     finding.field = name;
-    finding.ranks = ballot.minority(0);
+    finding.ranks = ballot.minority(kDigest);
     finding.cause = Cause::kConfigurationDiffers;
     finding.message = "was given other values than the others as '" + name + "'";
   }
@@ -172,7 +179,7 @@ class EnvironmentBijective final : public Law {
     finding.attempt = attempt;
     finding.event = "environment";
     finding.field = "schema";
-    finding.ranks = ballot.minority(0);
+    finding.ranks = ballot.minority(kDigest);
     finding.cause = Cause::kModelDiffers;
     finding.message =
         "builds a different model from the others: different names, shapes, types, trainable or "
@@ -181,6 +188,42 @@ class EnvironmentBijective final : public Law {
     if (wrapped == ignored_.end() || wrapped->second.unanimous()) return;
     finding.cause = Cause::kIgnoredSetDiffers;
     finding.message += "; its wrapper ignores different ones";
+  }
+
+  /// The same parameters, and another function of them.
+  void report_modules(std::int32_t attempt, const Ballot& ballot, const NameTable& names) {
+    Finding& finding = findings_[{attempt, "modules"}];
+    finding.attempt = attempt;
+    finding.event = "environment";
+    finding.field = "modules";
+    finding.ranks = ballot.minority(kValue);
+    finding.cause = Cause::kModelDiffers;
+    std::string_view own;
+    std::string_view others;
+    for (const auto& [value, ranks] : ballot.sides(kValue)) {
+      const bool is_odd = Rank{ranks.front()} == finding.ranks.front();
+      (is_odd ? own : others) = names.text(static_cast<NameId>(value));
+    }
+    std::string_view one;
+    std::string_view other;
+    while (one == other && !(own.empty() && others.empty())) {
+      one = take_first(own);
+      other = take_first(others);
+    }
+    finding.message = "builds " + quoted(one) + " where others build " + quoted(other);
+  }
+
+  /// Takes the first description from a list of them.
+  static std::string_view take_first(std::string_view& list) {
+    constexpr std::string_view kBetween = "; ";
+    const std::size_t end = std::min(list.find(kBetween), list.size());
+    const std::string_view first = list.substr(0, end);
+    list.remove_prefix(std::min(end + kBetween.size(), list.size()));
+    return first;
+  }
+
+  static std::string quoted(std::string_view description) {
+    return description.empty() ? "nothing" : "`" + std::string(description) + "`";
   }
 
   std::map<std::int32_t, Launch> launches_;  // By attempt.

@@ -6,7 +6,7 @@
 #include "lockstep/laws/rules/detail/contributions.h"
 #include "lockstep/laws/rules/detail/declared_mean.h"
 #include "lockstep/laws/rules/detail/gradient_advice.h"
-#include "lockstep/laws/rules/detail/loss_kinds.h"
+#include "lockstep/laws/rules/detail/losses/loss_kinds.h"
 #include "lockstep/laws/rules/detail/mean/ended_contributions.h"
 #include "lockstep/laws/rules/detail/mean/gradient_travel.h"
 #include "lockstep/laws/rules/detail/mean/local_sources.h"

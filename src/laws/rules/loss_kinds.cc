@@ -1,4 +1,4 @@
-#include "lockstep/laws/rules/detail/loss_kinds.h"
+#include "lockstep/laws/rules/detail/losses/loss_kinds.h"
 
 #include <algorithm>
 #include <string>
@@ -10,6 +10,7 @@ namespace lockstep::laws {
 void LossKinds::on_event(const Event& event) {
   const auto* loss = std::get_if<LossEvent>(&event.body);
   if (loss == nullptr || !loss->grad || event.at.wrapper < 0) return;
+  graphs_.on_loss(event, *loss);
   const Kind kind{loss->function, loss->reduction};
   const auto [known, is_first] =
       seen_[wrapper_of(event.at)].try_emplace(to_int(event.rank), Seen{kind, std::nullopt});
@@ -18,10 +19,12 @@ void LossKinds::on_event(const Event& event) {
 
 void LossKinds::on_cohort(const CohortEvent& event) {
   const auto known = seen_.find(wrapper_of(event.first->at));
-  const bool settled = known != seen_.end() && std::ssize(known->second) >= event.n_ranks() &&
-                       std::ranges::all_of(known->second, [](const auto& own) {
-                         return own.second.second.has_value();
-                       });
+  const auto* loss = std::get_if<LossEvent>(&event.first->body);
+  const bool has_graph = loss != nullptr && loss->graph != kNoName;
+  const bool settled =
+      !has_graph && known != seen_.end() && std::ssize(known->second) >= event.n_ranks() &&
+      std::ranges::all_of(known->second,
+                          [](const auto& own) { return own.second.second.has_value(); });
   if (settled) return;
   each(event, [this](const Event& own) { on_event(own); });
 }
@@ -65,7 +68,7 @@ std::vector<Advice> LossKinds::advice(const NameTable& names) const {
                       "the ranks' first backward passes start from different losses: " + list +
                           "; their gradients are averaged with equal weights"});
   }
-  return advice;
+  return advice.empty() ? graphs_.advice(names) : advice;
 }
 
 }  // namespace lockstep::laws

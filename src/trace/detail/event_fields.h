@@ -3,8 +3,8 @@
 //
 // A visitor has flag, integer, real, word, name, layout, choice, site and the list forms integers,
 // words, reals, sketches, bits; `Body` is const for those that only look. A `measure` is a real
-// that follows from tensors, as their digests do: an event has one at most. An `aside` is a choice
-// that files leave out where there is nothing to say, and that is in no digest of a trace.
+// that follows from tensors, as their digests do: an event has one at most. An `aside` is what
+// files leave out where there is nothing to say, and what is in no digest of a trace.
 #pragma once
 
 #include "lockstep/trace/event.h"
@@ -159,6 +159,7 @@ void visit_job_fields(Visitor& visit, Body& event) {
     visit.integer("n_terms", event.n_terms);
     visit.integer("n_rows", event.n_rows);
     visit.flag("grad", event.grad);
+    visit.aside("graph", event.graph);
   } else if constexpr (Is<Body, ClipEvent>) {
     visit.choice("clip", event.kind);
     visit.real("limit", event.limit);
@@ -190,9 +191,6 @@ void visit_job_fields(Visitor& visit, Body& event) {
   } else if constexpr (Is<Body, BufferPolicyEvent>) {
     visit.layout("names", event.layout);
     visit.spelled("policy", event.policy);
-  } else if constexpr (Is<Body, ConfigurationEvent>) {
-    visit.name("name", event.name);
-    visit.word("digest", event.digest);
   } else if constexpr (Is<Body, CommHookEvent>) {
     visit.choice("effect", event.effect);
   } else if constexpr (Is<Body, ExchangeEvent>) {
@@ -238,6 +236,10 @@ void visit_run_fields(Visitor& visit, Body& event) {
     visit.name("node", event.node);
     visit.name("device", event.device);
     visit.word("schema", event.schema);
+  } else if constexpr (Is<Body, ConfigurationEvent>) {
+    visit.name("name", event.name);
+    visit.word("digest", event.digest);
+    visit.aside("value", event.value);
   }
 }
 

@@ -46,6 +46,22 @@ void never_wrapped(RankContext& rank, Form form) {
   }
 }
 
+// Rank 1 runs an older version of the model's file, with another activation. The parameters are the same.
+void activation_differs(RankContext& rank, Form form) {
+  Generator init(1);
+  nn::Sequential model(rank.runtime());
+  model.append<nn::Linear>(4, 4, nn::LinearOptions{}, init);
+  if (form.fixed || rank.rank() == 0) {
+    model.append<nn::ReLU>();
+  } else {
+    model.append<nn::Tanh>();
+  }
+  model.append<nn::Linear>(4, 1, nn::LinearOptions{}, init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  for (std::int64_t step = 0; step < 2; ++step) train_step(ddp, optimizer, batch_of(rank, step));
+}
+
 class Scalar final : public nn::Module {
  public:
   explicit Scalar(Runtime& runtime)
@@ -168,6 +184,9 @@ std::vector<Bug> start_bugs() {
       {.id = "never-wrapped",
        .program = never_wrapped,
        .expected = {.law = "replicas-equal", .ranks = {1}, .step = 0, .tensor = "parameter.0"}},
+      {.id = "activation-differs",
+       .program = activation_differs,
+       .expected = {.law = "environment-bijective", .cause = "model-differs", .ranks = {1}}},
       {.id = "param-replaced",
        .program = param_replaced,
        .expected =

@@ -10,6 +10,7 @@
 
 #include "lockstep/laws/detail/rank_wrapper_map.h"
 #include "lockstep/laws/finding.h"
+#include "lockstep/laws/rules/detail/losses/loss_graphs.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {
@@ -23,7 +24,7 @@ class LossKinds {
   void on_event(const Event& event);
   void on_cohort(const CohortEvent& event);
 
-  /// "A-losses-differ".
+  /// "A-losses-differ", or else what their graphs say.
   std::vector<Advice> advice(const NameTable& names) const;
 
  private:
@@ -47,6 +48,7 @@ class LossKinds {
   static std::string text(const Kind& kind, const NameTable& names);
 
   std::map<WrapperKey, SeenByRank> seen_;
+  LossGraphs graphs_;
 };
 
 }  // namespace lockstep::laws

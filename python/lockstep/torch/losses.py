@@ -1,0 +1,78 @@
+"""What a backward starts from: the loss function, its reduction and value, and what its graph goes through.
+
+No seam of its own: gradients.py hands over the roots of each backward.
+"""
+from __future__ import annotations
+
+import re
+import zlib
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lockstep.words import LossReduction
+
+if TYPE_CHECKING:
+    from lockstep.torch.recorder import Recorder
+
+SCALED_BY = "_lockstep_scale"  # On a loss that a scaler returned.
+_LOSSES = {"MseLossBackward0": "mse_loss", "L1LossBackward0": "l1_loss",
+           "NllLossBackward0": "cross_entropy", "NllLoss2DBackward0": "cross_entropy"}
+MOST_WEIGHTED = 2  # Losses of a wrapper whose weights are read, which a GPU has to be waited for.
+MOST_GRAPHS = 4  # Losses of a wrapper whose graphs are walked through,
+MOST_NODES = 20_000  # as far as they are no larger.
+_BACKWARD = re.compile(r"Backward\d*$")
+# As nodes of PyTorch's own losses have them.
+_REDUCTIONS: dict[Any, LossReduction] = {1: LossReduction.MEAN, 2: LossReduction.SUM}
+
+
+def _name_of(recorder: Recorder, node: Any) -> str:
+    """Of the loss function; of a wrapper's first losses with what distinguishes weights of classes."""
+    name = _LOSSES.get(type(node).__name__, "loss")
+    weights = getattr(node, "_saved_weight" if name == "cross_entropy" else "_saved_pos_weight", None)
+    if weights is None or weights.dim() > 1:
+        return name
+    wrapper = recorder.current.wrapper
+    recorder.n_weighted[wrapper] += 1
+    if recorder.n_weighted[wrapper] > MOST_WEIGHTED:
+        return name
+    return f"{name} with class weights #{zlib.crc32(repr(weights.tolist()).encode()):08x}"
+
+
+def operations_of(root: Any) -> str:
+    """By name and number, after the number of leaves: "4 parameters: Addmm x2, MseLoss, Relu". Empty where there is no graph,
+    or one that is too large to be walked through."""
+    if root is None:
+        return ""
+    counts: Counter[str] = Counter()
+    seen, waiting = {root}, [root]
+    while waiting:
+        node = waiting.pop()
+        counts[_BACKWARD.sub("", type(node).__name__)] += 1
+        for other, _ in node.next_functions:
+            if other is not None and other not in seen:
+                seen.add(other)
+                waiting.append(other)
+        if len(seen) > MOST_NODES:
+            return ""
+    n_leaves = counts.pop("AccumulateGrad", 0)
+    return f"{n_leaves} parameters: " + ", ".join(name if n == 1 else f"{name} x{n}" for name, n in sorted(counts.items()))
+
+
+def write_loss(recorder: Recorder, roots: Any, seeded: bool) -> None:
+    """What a backward starts from, where that is one number. `seeded`: the program says by what it is
+    multiplied."""
+    root = roots if torch.is_tensor(roots) else roots[0] if len(roots) == 1 else None
+    if recorder.pen is None or root is None or root.numel() != 1:
+        return
+    value = root.item() / getattr(root, SCALED_BY, 1.0)
+    node = root.grad_fn
+    name = _name_of(recorder, node)
+    reduction = LossReduction.GIVEN
+    if not seeded:
+        reduction = _REDUCTIONS.get(getattr(node, "_saved_reduction", -1), LossReduction.GIVEN)
+    wrapper = recorder.current.wrapper
+    recorder.n_losses[wrapper] += 1
+    graph = operations_of(node) if recorder.n_losses[wrapper] <= MOST_GRAPHS else ""
+    recorder.pen.loss(wrapper, name, reduction, value, 0.0, 0, 0, graph)
