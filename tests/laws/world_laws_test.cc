@@ -84,6 +84,20 @@ TEST(EnvironmentTest, ModelsOfTheSameParametersMustBeOfTheSameModules) {
   EXPECT_EQ(finding.message, "builds `2: Dropout(p=0.4)` where others build `2: Dropout(p=0.1)`");
 }
 
+TEST(EnvironmentTest, EachModelThatDiffersIsNamed) {
+  EventStream stream(2);
+  for (const std::int32_t wrapper : {0, 1}) {
+    for (const std::int32_t rank : {0, 1}) {
+      stream.at(rank).wrapper = wrapper;
+      stream.add(rank,
+                 ConfigurationEvent{.name = stream.name("model"),
+                                    .digest = 7,
+                                    .value = stream.name(rank == 0 ? "ReLU()" : "Tanh()")});
+    }
+  }
+  EXPECT_EQ(check("environment-bijective", stream).findings.size(), 2U);
+}
+
 TEST(EnvironmentTest, AModuleThatOneRankLacksIsNamed) {
   const LawResult result =
       of_modules({"1: ReLU(); 2: Tanh()", "1: ReLU(); 2: Tanh()", "1: ReLU()"});

@@ -41,15 +41,15 @@ class Companion:
         recorder, wrapper, pen = self._recorder, self._wrapper, self._recorder.pen
         if pen is None or wrapper.gone or recorder.left_out.now:
             return
-        named = dict(model.named_parameters())
-        if any(p.grad is not None for p in named.values()):
-            return  # Each rank may adapt one to data of its own.
-        if wrapper.hooked or wrapper.parted:
+        if wrapper.parted:
             return  # Ranks that train alone have copies of their own.
         sync = wrapper.place.sync
         evaluates = wrapper.evaluates()
         if evaluates and self._evaluated == sync or not evaluates and sync < self._next:
             return
+        named = dict(model.named_parameters())
+        if any(p.grad is not None for p in named.values()):
+            return  # Each rank may adapt one to data of its own.
         if evaluates:
             self._evaluated = sync
         else:
@@ -60,10 +60,9 @@ class Companion:
 
 
 def _like(recorder: Recorder, model: torch.nn.Module) -> Wrapper | None:
-    """The one wrapper whose parameters have the names and shapes of this model's, none of which any wrapper has."""
-    owners = recorder.wrapping.owners()
+    """The one wrapper whose parameters have the names and shapes of this model's."""
     named = dict(model.named_parameters())
-    if not named or any(type(p) is not torch.nn.Parameter or id(p) in owners for p in named.values()):
+    if not named or any(type(p) is not torch.nn.Parameter for p in named.values()):
         return None
     shapes = {name: p.shape for name, p in named.items()}
     like = [wrapper for wrapper in recorder.wrapping.all

@@ -72,21 +72,47 @@ def test_one_that_only_evaluations_use_is_named_as_well(tmp_path: Path) -> None:
     assert {one.tensor for one in report.findings} >= {"evaluated copy/0.weight"}
 
 
-@pytest.mark.parametrize(("changed", "about"), [
-    ({"before": "copies[0].load_state_dict(model.state_dict())", "use": IN_LOSS}, "made equal"),
-    ({"use": NONE}, "never used"),
-    ({"use": "if rank == 1: copies[0](x)"}, "used by one rank"),
-    ({"use": IN_LOSS, "copies": 2}, "one of two"),
-    ({"before": "copies[0].append(nn.Linear(1, 1))", "use": IN_LOSS}, "of another shape"),
-    ({"use": "copies[0](x).mean().backward()"}, "trained by itself"),
-    ({"before": "own = torch.optim.SGD(copies[0].parameters(), lr=0.1)", "use": IN_LOSS}, "in an optimizer of its own"),
-    ({"use": "copies[0](x).mean().backward()", "after": "ddp.eval(); copies[0](x); ddp.train()"},
-     "adapted, then evaluated"),
-    ({"before": "outer = nn.ModuleList([copies[0]])", "use": IN_LOSS}, "part of another model"),
-    ({"before": "copies[0] = DistributedDataParallel(copies[0])", "use": IN_LOSS}, "wrapped itself")])
-def test_other_copies_are_left_alone(tmp_path: Path, changed: dict[str, str], about: str) -> None:
+HOOK = """
+def own_gradients(state, bucket):
+    future = torch.futures.Future()
+    future.set_result(bucket.buffer())
+    return future
+ddp.register_comm_hook(None, own_gradients)
+"""
+
+
+def is_recorded(tmp_path: Path) -> bool:
+    return 'copy/0.weight"' in (tmp_path / "trace" / "a000.rank-00001.jsonl").read_text()
+
+
+@pytest.mark.parametrize("changed", [
+    {"before": "copies[0].load_state_dict(model.state_dict())", "use": IN_LOSS},
+    {"use": "if rank == 1: copies[0](x)"}], ids=["made equal", "used by one rank"])
+def test_a_copy_that_is_equal_or_one_ranks_own_is_recorded_and_no_finding(
+        tmp_path: Path, changed: dict[str, str]) -> None:
     report = report_of(tmp_path, **changed)  # type: ignore[arg-type]
-    assert not [one for one in report.findings if "copy" in (one.tensor or "")], about
+    assert is_recorded(tmp_path) and not report.findings
+
+
+@pytest.mark.parametrize("changed", [
+    {"use": NONE}, {"use": IN_LOSS, "copies": 2}, {"before": "copies[0].append(nn.Linear(1, 1))", "use": IN_LOSS},
+    {"use": "copies[0](x).mean().backward()"},
+    {"before": "own = torch.optim.SGD(copies[0].parameters(), lr=0.1)", "use": IN_LOSS},
+    {"use": "copies[0](x).mean().backward()", "after": "ddp.eval(); copies[0](x); ddp.train()"},
+    {"before": "outer = nn.ModuleList([copies[0]])", "use": IN_LOSS},
+    {"before": "copies[0] = DistributedDataParallel(copies[0])", "use": IN_LOSS},
+    {"before": HOOK, "use": IN_LOSS},
+    {"before": "ddp.require_backward_grad_sync = False", "use": IN_LOSS,
+     "after": "ddp.require_backward_grad_sync = step % 2 == 0"},
+    {"before": "copies[0][0].weight = type('Part', (nn.Parameter,), {})(copies[0][0].weight.data)", "use": IN_LOSS},
+    {"before": "second = DistributedDataParallel(copies[1])", "use": IN_LOSS, "copies": 2},
+    {"before": "ddp = DistributedDataParallel(model, process_group=dist.new_group([0, 1]))", "use": IN_LOSS}],
+    ids=["never used", "one of two", "of another shape", "trained by itself", "in an optimizer of its own",
+         "adapted, then evaluated", "part of another model", "wrapped itself", "ranks with a hook of their own",
+         "ranks that train alone at times", "of parameters that may be parts", "of two wrapped models", "of a group"])
+def test_other_copies_are_left_alone(tmp_path: Path, changed: dict[str, str]) -> None:
+    report_of(tmp_path, **changed)  # type: ignore[arg-type]
+    assert not is_recorded(tmp_path)
 
 
 def test_a_copy_is_read_less_and_less_often(tmp_path: Path) -> None:
@@ -151,4 +177,3 @@ def test_a_model_that_is_wrapped_twice_is_said_to_be(tmp_path: Path) -> None:
     assert report.findings == () and [advice for law in report.laws for advice in law.advice] == []
     said = "".join(path.read_text() for path in tmp_path.glob("job.False.*"))
     assert said.count("what is wrapped already is wrapped again") == 2
-

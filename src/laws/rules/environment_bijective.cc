@@ -60,7 +60,7 @@ class EnvironmentBijective final : public Law {
         if (!ballot.minority(kDigest).empty()) {
           report_configuration(attempt, key.first, ballot);
         } else if (!ballot.unanimous()) {
-          report_modules(attempt, ballot, names);
+          report_modules(attempt, key.second, ballot, names);
         }
       }
     }
@@ -191,8 +191,11 @@ class EnvironmentBijective final : public Law {
   }
 
   /// The same parameters, and another function of them.
-  void report_modules(std::int32_t attempt, const Ballot& ballot, const NameTable& names) {
-    Finding& finding = findings_[{attempt, "modules"}];
+  void report_modules(std::int32_t attempt,
+                      std::int32_t wrapper,
+                      const Ballot& ballot,
+                      const NameTable& names) {
+    Finding& finding = findings_[{attempt, "modules of " + std::to_string(wrapper)}];
     finding.attempt = attempt;
     finding.event = "environment";
     finding.field = "modules";
