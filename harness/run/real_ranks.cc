@@ -7,6 +7,7 @@
 #include "lockstep/formats/jsonl.h"
 #include "lockstep/harness/backends/backends.h"
 #include "lockstep/harness/run/detail/check_options.h"
+#include "lockstep/harness/run/detail/follow_loops.h"
 #include "lockstep/harness/run/detail/run_files.h"
 #include "lockstep/real/group/meeting_place.h"
 #include "lockstep/real/host/real_host.h"
@@ -131,7 +132,7 @@ RealRank run_real_rank(const RunOptions& options,
   }
   const auto play = [&](RankContext& context) {
     meeting.value()->close_doors();  // They are connected.
-    body(context);
+    detail::follow_loops(body, context);
   };
   Result<RankSessionResult> run = run_this_rank(find_backend(backend).value(), session, play);
   if (!run.ok()) throw std::runtime_error(run.error().text());

@@ -10,6 +10,7 @@
 #include "lockstep/compare/bisect.h"
 #include "lockstep/compare/first_difference.h"
 #include "lockstep/harness/run/detail/check_options.h"
+#include "lockstep/harness/run/detail/follow_loops.h"
 #include "lockstep/harness/run/detail/run_files.h"
 #include "lockstep/harness/run/place_values.h"
 #include "lockstep/laws/finish_report.h"
@@ -139,7 +140,8 @@ Simulator::Untyped Simulator::run_untyped(const RunOptions& options,
   const detail::RunFiles files = detail::run_files(options, process_environment());
   sim::SessionOptions session = to_session(options);
   session.keep_trace = options.record && (files.any() || options.twice);
-  Result<sim::SessionResult> run = impl_->session.run(session, body);
+  const auto followed = [&body](RankContext& context) { detail::follow_loops(body, context); };
+  Result<sim::SessionResult> run = impl_->session.run(session, followed);
   if (!run.ok()) throw std::invalid_argument(run.error().text());
   sim::SessionResult& result = run.value();
   Untyped end;
@@ -152,12 +154,12 @@ Simulator::Untyped Simulator::run_untyped(const RunOptions& options,
   end.report = std::move(result.report);
   end.schedule = std::move(result.schedule);
   if (options.twice && options.record) {
-    insert_law(compare_with_repetition(impl_->session, session, body, result), end.report);
+    insert_law(compare_with_repetition(impl_->session, session, followed, result), end.report);
   }
   const MemoryTrace* const trace = result.trace.get();
   if (options.twice && trace != nullptr) {
     add_values(
-        [&] { return trace_with_values(impl_->session, session, body); }, *trace, end.report);
+        [&] { return trace_with_values(impl_->session, session, followed); }, *trace, end.report);
   }
   finish_report(end.report,
                 {.title = "run_ranks",

@@ -206,7 +206,21 @@ Work ProcessGroup::issue(const Signature& signature,
   ++(message ? n_messages_ : n_collectives_);
   const CollectiveCall call{signature, inputs, outputs, options.wrapper, options.timeout};
   if (options.wrapper < 0 && runtime().exchanges() != nullptr) watch_exchange(call);
+  if (options.wrapper < 0 && runtime().own_reductions() != nullptr) follow_own(call);
   return post(call);
+}
+
+void ProcessGroup::follow_own(const CollectiveCall& call) {
+  const CollectiveOp op = call.signature.op;
+  const ReduceOp reduce = call.signature.reduce;
+  const bool adds =
+      op == CollectiveOp::kAllReduce && (reduce == ReduceOp::kSum || reduce == ReduceOp::kAvg);
+  if (id() != 0 || !(adds || op == CollectiveOp::kBroadcast)) return;
+  for (const Memory& memory : call.inputs) {
+    if (is_floating(memory.dtype)) {
+      runtime().own_reductions()->on_sent(memory.data, memory.count, adds);
+    }
+  }
 }
 
 Work ProcessGroup::all_reduce(const Memory& data, ReduceOp op, const OpOptions& options) {

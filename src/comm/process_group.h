@@ -224,6 +224,8 @@ class ProcessGroup {
              const OpOptions& options);
   /// For those who watch what losses are made of.
   void watch_exchange(const CollectiveCall& call);
+  /// Of the program's own calls: gradients may be among what they send.
+  void follow_own(const CollectiveCall& call);
 
   std::int64_t n_collectives_ = 0;
   std::int64_t n_messages_ = 0;

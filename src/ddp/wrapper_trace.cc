@@ -95,7 +95,7 @@ WrapperTrace::WrapperTrace(Runtime& runtime, const WrappedState& state)
   layouts_.ignored = recorder_->names().intern_layout(names_);
   for (const NamedVariable& entry : state.left_alone) {
     VariableState& own = entry.variable.state();
-    if (own.name != kNoName) continue;  // Replicated by this wrapper, or by another one.
+    if (own.wrapper >= 0) continue;  // Replicated by this wrapper, or by another one.
     own.name = recorder_->names().intern(entry.name);
     own.wrapper = wrapper_;
   }
@@ -103,7 +103,7 @@ WrapperTrace::WrapperTrace(Runtime& runtime, const WrappedState& state)
 
 WrapperTrace::~WrapperTrace() {
   recorder_->set_source(wrapper_, nullptr);
-  if (std::uncaught_exceptions() == n_exceptions_) record_state(StatePoint::kEnd);
+  if (!is_silent_ && std::uncaught_exceptions() == n_exceptions_) record_state(StatePoint::kEnd);
 }
 
 LayoutId WrapperTrace::layout_of(std::span<const NamedVariable> variables) {
@@ -133,7 +133,8 @@ void WrapperTrace::record_wrap(WrapEvent event, BufferPolicy buffer_policy) {
   event.ignored = layouts_.ignored;
   event.buffer_policy = buffer_policy;
   recorder_->record(event, wrapper_);
-  if (event.group != 0) return;
+  is_of_world_ = event.group == 0;
+  if (!is_of_world_) return;
   recorder_->record(
       ConfigurationEvent{
           .name = recorder_->names().intern("model"), .digest = schema_, .value = modules_},
@@ -178,6 +179,16 @@ void WrapperTrace::record_replaced() {
                                .layout = recorder_->names().intern_layout(names_),
                                .digests = std::span(before_).first(n_replaced)},
                     wrapper_);
+}
+
+bool WrapperTrace::is_like(std::span<const NameId> names,
+                           std::span<const Tensor* const> tensors) const {
+  if (!is_of_world_ || names.size() != params_.size()) return false;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (params_[i].state().name != names[i]) return false;
+    if (!(params_data_[i]->shape() == tensors[i]->shape())) return false;
+  }
+  return true;
 }
 
 void WrapperTrace::record_lone(LonePoint point) {

@@ -37,6 +37,9 @@ class WrapperTrace final : public StateSource {
 
   std::int32_t wrapper() const { return wrapper_; }
 
+  /// Its end is not recorded: nothing keeps these replicas equal any more.
+  void end_silently() { is_silent_ = true; }
+
   /// `event` with its layouts filled in. Of a model that the whole world shares, a digest of its
   /// names, shapes and types follows, as configuration "model", with what its modules are in words.
   void record_wrap(WrapEvent event, BufferPolicy buffer_policy);
@@ -63,6 +66,11 @@ class WrapperTrace final : public StateSource {
 
   std::size_t n_parameters() const override { return params_.size(); }
 
+  bool is_like(std::span<const NameId> names,
+               std::span<const Tensor* const> tensors) const override;
+
+  bool is_apart() const override { return alone_; }
+
  private:
   /// Names them, too.
   LayoutId layout_of(std::span<const NamedVariable> variables);
@@ -84,7 +92,9 @@ class WrapperTrace final : public StateSource {
   std::pmr::vector<std::uint64_t> before_;  // Their digests before a broadcast.
   std::uint64_t schema_;
   NameId modules_;
-  int n_exceptions_;                         // In flight when it began.
+  int n_exceptions_;  // In flight when it began.
+  bool is_of_world_ = false;
+  bool is_silent_ = false;                   // Its end is not recorded.
   bool alone_ = false;                       // A step was taken that no reduction precedes.
   std::pmr::vector<const Tensor*> tensors_;  // Scratch.
 };

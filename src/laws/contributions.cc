@@ -115,31 +115,39 @@ void Contributions::observe(const Event& event,
   }
 }
 
+void Contributions::add(const GradEvent& grad, Window& window) {
+  if (!window.quiet && !window.inside && window.added.empty()) return;
+  if (window.added.empty()) {
+    window.started = window.cleared;
+    window.layout = grad.layout;
+    window.dtype = grad.dtype;
+    window.n_elems.assign(grad.n_elems.size(), 0);
+  }
+  window.cleared = false;
+  if (grad.layout != window.layout) return;
+  for (std::size_t i = 0; i < grad.n_elems.size() && i < window.n_elems.size(); ++i) {
+    window.n_elems[i] = std::max(window.n_elems[i], grad.n_elems[i]);
+  }
+  window.added.emplace_back().keep(grad);
+  window.of_mean = std::exchange(window.from_mean, false);
+}
+
 void Contributions::on_grad(const Event& event,
                             const GradEvent& grad,
                             Window& window,
                             std::int32_t n_members) {
   if (grad.point == GradPoint::kInc) {
-    if (!window.quiet && !window.inside && window.added.empty()) return;
-    if (window.added.empty()) {
-      window.started = window.cleared;
-      window.layout = grad.layout;
-      window.dtype = grad.dtype;
-      window.n_elems.assign(grad.n_elems.size(), 0);
-    }
-    window.cleared = false;
-    if (grad.layout != window.layout) return;
-    for (std::size_t i = 0; i < grad.n_elems.size() && i < window.n_elems.size(); ++i) {
-      window.n_elems[i] = std::max(window.n_elems[i], grad.n_elems[i]);
-    }
-    window.added.emplace_back().keep(grad);
-    window.of_mean = std::exchange(window.from_mean, false);
+    add(grad, window);
   } else if (grad.point == GradPoint::kPost) {
     window.inside = false;
     window.added.clear();
     window.cleared = false;
   } else if (grad.point == GradPoint::kUsed) {
     if (!window.added.empty()) on_used(event, grad, window, n_members);
+    if (window.quiet) {
+      window.used.keep(grad);
+      window.used_layout = grad.layout;
+    }
     window.added.clear();
     window.cleared = false;
   }
@@ -168,6 +176,7 @@ void Contributions::on_used(const Event& event,
     share.from_nothing = window.started;
     share.of_mean = window.of_mean && share.added.size() == 1;
     share.used.keep(grad);
+    if (window.used_layout == grad.layout) share.used_before = std::move(window.used);
   }
   if (std::ssize(own.shares) >= n_members) {
     std::sort(own.shares.begin(), own.shares.end(), [](const auto& a, const auto& b) {

@@ -10,13 +10,41 @@ namespace lockstep::laws {
 
 namespace {
 
+bool is_known(const KeptGradients& one) { return one.sketches.size() == one.digests.size(); }
+
 bool is_known(const OwnReduction& own) {
   return std::all_of(own.shares.begin(), own.shares.end(), [](const OwnReduction::Share& share) {
-    return share.from_nothing && share.used.sketches.size() == share.used.digests.size() &&
+    return is_known(share.used) &&
            std::all_of(share.added.begin(), share.added.end(), [](const KeptGradients& one) {
-             return one.sketches.size() == one.digests.size();
+             return is_known(one);
            });
   });
+}
+
+/// Gradients were cleared on every rank before the first contribution.
+bool is_from_nothing(const OwnReduction& own) {
+  return std::all_of(own.shares.begin(), own.shares.end(), [](const OwnReduction::Share& share) {
+    return share.from_nothing;
+  });
+}
+
+/// They were cleared on none, and it is known what they held.
+bool is_from_something(const OwnReduction& own) {
+  return std::all_of(own.shares.begin(), own.shares.end(), [](const OwnReduction::Share& share) {
+    const KeptGradients& before = share.used_before;
+    return !share.from_nothing && is_known(before) &&
+           before.digests.size() == share.used.digests.size();
+  });
+}
+
+/// What a rank has added to tensor i, and what the step before has used of it, which is in `place` there.
+SketchSum sum_on_top(const OwnReduction::Share& share, std::size_t i, std::size_t place) {
+  SketchSum sum = OwnReduction::sum_of(share, i);
+  const KeptGradients& before = share.used_before;
+  if (sum.n_terms > 0 && !bit(before.undefined, place)) {
+    sum.add(before.sketches[place], before.digests[place]);
+  }
+  return sum;
 }
 
 /// Each rank's gradient is that of a mean: no divisor is left that the program may have put off.
@@ -47,6 +75,7 @@ std::optional<std::int64_t> odd_divisor(const Weights& weights, std::size_t n) {
 }  // namespace
 
 OwnMeans::Judged OwnMeans::compare(const OwnReduction& own,
+                                   bool on_top,
                                    const Wrappers& wrappers,
                                    const NameTable& names) const {
   const std::size_t n = own.shares.size();
@@ -58,16 +87,17 @@ OwnMeans::Judged OwnMeans::compare(const OwnReduction& own,
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!Wrappers::contains(reduced, tensors[i])) continue;
     if (wrappers.ignored(own.wrapper, tensors[i], names)) continue;
-    const Sketch& used = own.shares.front().used.sketches[*own.used_place(i, names)];
+    const std::size_t place = *own.used_place(i, names);
+    const Sketch& used = own.shares.front().used.sketches[place];
     OneReduction one{{}, &used, own.n_elems[i], own.dtype};
     for (const OwnReduction::Share& share : own.shares) {
-      const SketchSum sum = OwnReduction::sum_of(share, i);
+      const SketchSum sum = on_top ? sum_on_top(share, i, place) : OwnReduction::sum_of(share, i);
       one.n_added_before = std::max<std::int64_t>(one.n_added_before, sum.n_terms);
       judged.sums.push_back(sum.sum);
       one.locals.push_back(sum.n_terms == 0 ? nullptr : &judged.sums.back());
     }
     const bool right = explains(mean, one, exact_);
-    if (!right) judged.tensors.push_back(tensors[i]);
+    (right ? judged.means : judged.tensors).push_back(tensors[i]);
     (right ? judged.right : judged.wrong).push_back(std::move(one));
   }
   return judged;
@@ -75,7 +105,9 @@ OwnMeans::Judged OwnMeans::compare(const OwnReduction& own,
 
 void OwnMeans::judge(const OwnReduction& own, const Wrappers& wrappers, const NameTable& names) {
   if (!is_known(own) || own.shares.size() < 2) return;
-  const Judged judged = compare(own, wrappers, names);
+  if (is_from_something(own)) return judge_uncleared(own, wrappers, names);
+  if (!is_from_nothing(own)) return;
+  const Judged judged = compare(own, false, wrappers, names);
   n_checked_ += std::ssize(judged.right);
   if (judged.wrong.empty()) return;
   const std::size_t n = own.shares.size();
@@ -93,6 +125,28 @@ void OwnMeans::judge(const OwnReduction& own, const Wrappers& wrappers, const Na
     report(own, judged, *found, names);
   } else if (!any_right && are_means(own)) {
     if (const auto divisor = odd_divisor(found->weights, n)) ++n_divided_[{n, *divisor}];
+  }
+}
+
+// A program may clear them in a way that no event shows: then the mean alone is what is used.
+void OwnMeans::judge_uncleared(const OwnReduction& own,
+                               const Wrappers& wrappers,
+                               const NameTable& names) {
+  const Judged judged = compare(own, true, wrappers, names);
+  n_checked_ += std::ssize(judged.right);
+  if (!judged.wrong.empty() || !compare(own, false, wrappers, names).right.empty()) return;
+  for (const NameId tensor : judged.means) {
+    if (!reported_.insert({own.wrapper, tensor}).second) continue;
+    Finding finding;
+    finding.attempt = own.wrapper.attempt;
+    finding.event = "grad.used";
+    finding.tensor = names.text(tensor);
+    finding.step = own.step;
+    finding.message =
+        "the gradient that the program has reduced by itself is the mean of the ranks', on top of "
+        "what the step before has used: nothing has cleared it";
+    finding.cause = Cause::kZeroGradForgotten;
+    findings_.push_back(std::move(finding));
   }
 }
 

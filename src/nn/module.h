@@ -7,7 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/autograd/variable.h"
+#include "lockstep/autograd/listed_module.h"
+#include "lockstep/nn/detail/model_copy.h"
 #include "lockstep/random/generator.h"
 
 namespace lockstep::nn {
@@ -19,11 +20,11 @@ namespace lockstep::nn {
 /// draws. Submodules are members of the derived class (or owned by it) and registered by reference.
 ///
 /// Source: torch.nn.Module: a tensor or module reached twice is listed once, under its first name.
-class Module {
+class Module : public ListedModule {
  public:
-  explicit Module(Runtime& runtime) : runtime_(&runtime) {}
+  explicit Module(Runtime& runtime) : ListedModule(runtime), runtime_(&runtime) {}
 
-  virtual ~Module() = default;
+  ~Module() override = default;
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
   Module(Module&&) = delete;
@@ -32,13 +33,18 @@ class Module {
   /// What the module computes of x. Shapes: what the class says.
   virtual Variable forward(const Variable& x) = 0;
 
-  Variable operator()(const Variable& x) { return forward(x); }
+  /// The same. Of a model beside a wrapped one, with parameters of the same names and shapes, the
+  /// call is noticed: ranks that use such a copy must have the same one.
+  Variable operator()(const Variable& x) {
+    if (runtime_->recorder() != nullptr && copy_.may_be_one()) copy_.note_call(*this);
+    return forward(x);
+  }
 
   Runtime& runtime() const { return *runtime_; }
 
   /// Qualified names ("trunk.weight"), depth first: a module's own before its submodules'. Of a
   /// parameter with several names the first, or all of them without `remove_duplicate`.
-  std::vector<NamedVariable> named_parameters(bool remove_duplicate = true) const;
+  std::vector<NamedVariable> named_parameters(bool remove_duplicate = true) const override;
   std::vector<NamedVariable> named_buffers() const;
   std::vector<Variable> parameters() const;
   /// What its modules compute with beside tensors, by name, depth first: "1: ReLU(); 2: Dropout(p=0.1)". Modules
@@ -87,6 +93,8 @@ class Module {
   virtual void redraw_parameters(Generator& /*generator*/) {}
 
  private:
+  friend class ModelCopy;
+
   struct Child {
     std::string name;
     Module* module;
@@ -114,6 +122,7 @@ class Module {
   std::vector<NamedVariable> buffers_;
   std::vector<Child> children_;
   bool training_ = true;
+  ModelCopy copy_;
 };
 
 }  // namespace lockstep::nn

@@ -154,6 +154,8 @@ void Optimizer::take_step(const detail::StepOutcome& outcome) {
     if (!outcome.found_inf) update_all();
     return;
   }
+  OwnReductions* const own = runtime().own_reductions();
+  if (own != nullptr) own->before_step(parameters_);
   const detail::OptimizerView before = view();
   record_->prepare(*recorder, before);
   if (record_->has_news(before)) record_->record_options(before, info());
@@ -164,6 +166,7 @@ void Optimizer::take_step(const detail::StepOutcome& outcome) {
     if (!record_->knows_lists_of(view())) record_->prepare(*recorder, view());
   }
   record_->record_step(view(), outcome);
+  if (own != nullptr) own->after_step(parameters_);
 }
 
 void Optimizer::update_rows(std::size_t /*i*/, const SparseRows& /*rows*/, const Group& /*group*/) {

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "lockstep/autograd/listed_module.h"
+
 namespace lockstep::optim::detail {
 
 namespace {
@@ -38,6 +40,7 @@ void StepRecord::prepare(Recorder& recorder, const OptimizerView& view) {
   recorder_ = &recorder;
   n_lists_ = view.state.size();
   if (take_marks(view.parameters, same)) told_.clear();
+  name_unnamed(view.parameters);
 
   parts_.clear();
   for (std::size_t i = 0; i < marks_.size(); ++i) {
@@ -71,6 +74,20 @@ bool StepRecord::take_marks(std::span<const Variable> parameters, bool same_list
   return renamed;
 }
 
+// A name that a module has is kept for good; beside a wrapper it might be another parameter's.
+void StepRecord::name_unnamed(std::span<const Variable> parameters) {
+  unnamed_.clear();
+  if (std::ranges::find(marks_, kNoName, &Mark::name) == marks_.end()) return;
+  const bool any_wrapped = recorder_->n_wrappers() > 0;
+  for (const std::string& name : any_wrapped ? places_of(parameters) : names_of(parameters)) {
+    unnamed_.push_back(recorder_->names().intern(name));
+  }
+  for (std::size_t i = 0; i < marks_.size() && !any_wrapped; ++i) {
+    if (marks_[i].name != kNoName) continue;
+    marks_[i].name = parameters[i].state().name = unnamed_[i];
+  }
+}
+
 StepRecord::Part& StepRecord::part_of(std::int32_t wrapper) {
   const auto known = std::find_if(parts_.begin(), parts_.end(), [wrapper](const Part& part) {
     return part.wrapper == wrapper;
@@ -85,7 +102,7 @@ StepRecord::Part& StepRecord::part_of(std::int32_t wrapper) {
 
 NameId StepRecord::name_of(std::size_t i) const {
   const NameId given = marks_[i].name;
-  return given != kNoName ? given : recorder_->names().intern("parameter." + std::to_string(i));
+  return given != kNoName ? given : unnamed_[i];
 }
 
 void StepRecord::name_part(Part& part, std::span<const StateList> state) {
@@ -167,8 +184,23 @@ std::optional<std::int32_t> StepRecord::next_wrapper(const Group& group,
   return next;
 }
 
+// How ranks began, and what has become of parameters that they may train alone: nothing but their values shows that a
+// loop without a wrapper has averaged them since the step before.
+void StepRecord::record_found(const Part& part) {
+  if (part.wrapper >= 0) return;
+  if (alone_.names == kNoLayout) {
+    recorder_->record_states(
+        StateKind::kParam, StatePoint::kWrap, part.names, part.data, part.wrapper);
+  }
+  if (part.names != alone_.names) return;
+  if (recorder_->position(part.wrapper).opt != alone_.opt)
+    return;  // Another optimizer's step came between.
+  recorder_->record_lone(LonePoint::kFound, part.names, part.data, part.wrapper);
+}
+
 void StepRecord::record_used(const OptimizerView& view) {
   for (const Part& part : parts_) {
+    record_found(part);
     used_.reserve(part.indices.size());
     for (const std::size_t i : part.indices) used_.add(view.parameters[i]);
     recorder_->record_grads(GradPoint::kUsed, part.names, used_.list(), part.wrapper);
@@ -214,6 +246,9 @@ void StepRecord::record_step(const OptimizerView& view, const StepOutcome& outco
     position.micro = -1;
     StateSource* const source = recorder_->source(part.wrapper);
     if (alone && source != nullptr) source->record_lone(LonePoint::kStepped);
+    if (part.wrapper >= 0 || outcome.found_inf) continue;
+    alone_ = {part.names, position.opt};
+    recorder_->record_lone(LonePoint::kStepped, part.names, part.data, part.wrapper);
   }
   scratch_.clear();
 }

@@ -12,12 +12,14 @@ namespace lockstep {
 
 class Kernels;
 class Recorder;          // trace/recorder.h
+class OwnReductions;     // trace/recorder.h
 class InFlight;          // tensor/in_flight.h
 class ExchangeWatch;     // tensor/in_flight.h
 class Contents;          // tensor/contents.h
 class GraphTask;         // autograd/engine.h
 class SavedTensorHooks;  // autograd/saved_tensor.h
 class AutocastRegion;    // autograd/autocast.h
+class ListedModule;      // autograd/listed_module.h
 
 /// One rank's execution context. Storage points to its runtime, operations take it from their
 /// operands, modules, tensors and generators are made with it.
@@ -59,6 +61,11 @@ class Runtime {
 
   void set_recorder(Recorder* recorder) { recorder_ = recorder; }
 
+  /// Follows gradients that the program reduces by itself, or null when nothing is recorded.
+  OwnReductions* own_reductions() const { return own_reductions_; }
+
+  void set_own_reductions(OwnReductions* follower) { own_reductions_ = follower; }
+
   /// Memory that pending works own, or null when memory is not watched.
   InFlight* in_flight() const { return in_flight_; }
 
@@ -91,6 +98,11 @@ class Runtime {
 
   void set_autocast(AutocastRegion* region) { autocast_ = region; }
 
+  /// The youngest module that was made with it and is alive, or null.
+  ListedModule* modules() const { return modules_; }
+
+  void set_modules(ListedModule* youngest) { modules_ = youngest; }
+
   bool grad_enabled() const { return grad_enabled_; }
 
   void set_grad_enabled(bool enabled) { grad_enabled_ = enabled; }
@@ -108,6 +120,7 @@ class Runtime {
   /// The rank has ended, though something of it is alive: nothing watches that any more.
   void stop_watching() {
     recorder_ = nullptr;
+    own_reductions_ = nullptr;
     in_flight_ = nullptr;
     exchanges_ = nullptr;
     n_watched_ = 0;
@@ -127,12 +140,14 @@ class Runtime {
   Host* host_;
   Accelerator* accelerator_;
   Recorder* recorder_ = nullptr;
+  OwnReductions* own_reductions_ = nullptr;
   InFlight* in_flight_ = nullptr;
   ExchangeWatch* exchanges_ = nullptr;
   Contents* contents_ = nullptr;
   GraphTask* graph_task_ = nullptr;
   SavedTensorHooks* saved_tensor_hooks_ = nullptr;
   AutocastRegion* autocast_ = nullptr;
+  ListedModule* modules_ = nullptr;
   std::int64_t n_watched_ = 0;
   std::int64_t n_alive_ = 0;
   std::uint64_t n_nodes_ = 0;

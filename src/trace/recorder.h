@@ -19,6 +19,7 @@
 namespace lockstep {
 
 class Cohort;
+class Variable;  // autograd/variable.h
 
 /// Receives events. Laws, files, memory traces and digests are sinks.
 class EventSink {
@@ -64,6 +65,24 @@ class StateSource {
   /// Records the parameters: those that a step without a reduction has left, or what became of them.
   virtual void record_lone(LonePoint point) = 0;
   virtual std::size_t n_parameters() const = 0;
+  /// Whether these are the names and shapes of all its parameters, which the whole world shares.
+  virtual bool is_like(std::span<const NameId> names,
+                       std::span<const Tensor* const> tensors) const = 0;
+  /// Whether the last step was one that a rank takes alone.
+  virtual bool is_apart() const = 0;
+};
+
+/// Follows what a program does by itself with gradients that no wrapper reduces.
+class OwnReductions {
+ public:
+  virtual ~OwnReductions() = default;
+  /// The program sends these elements to all ranks; `adds`: their sum or mean comes back in their
+  /// place.
+  virtual void on_sent(const void* data, std::int64_t n_elems, bool adds) = 0;
+  /// An optimizer is about to step with these parameters.
+  virtual void before_step(std::span<const Variable> parameters) = 0;
+  /// It has, and the step is recorded.
+  virtual void after_step(std::span<const Variable> parameters) = 0;
 };
 
 /// Writes one rank's events to a sink.

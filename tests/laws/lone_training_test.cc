@@ -217,6 +217,38 @@ TEST(OwnReductionTest, ALostRankIsNamed) {
   EXPECT_EQ(result.findings[0].event, "grad.used");
 }
 
+/// What is found where three ranks have averaged once and use `used` of the mean in a second step, cleared or not.
+std::vector<Finding> found_after(const std::function<double(double)>& used, bool clears) {
+  LoneJob lone(3);
+  lone.step([&](std::int32_t) { return lone.mean(); });
+  lone.clears = clears;
+  lone.step([&](std::int32_t) { return used(lone.mean()); });
+  return check("gradient-mean", lone.job.stream).findings;
+}
+
+TEST(OwnReductionTest, AMeanOnTopOfWhatTheStepBeforeUsedWasNotCleared) {
+  const auto findings = found_after([](double mean) { return 2.0 * mean; }, false);
+  ASSERT_EQ(findings.size(), 1U);
+  EXPECT_EQ(findings[0].cause, Cause::kZeroGradForgotten);
+  EXPECT_EQ(findings[0].tensor, "weight");
+  EXPECT_EQ(findings[0].event, "grad.used");
+  EXPECT_EQ(findings[0].step, 1);
+}
+
+// As with `p.grad = None`, which leaves no event; a sum of anything else is the program's own.
+TEST(OwnReductionTest, GradientsThatWereClearedInAnotherWayAreFine) {
+  EXPECT_TRUE(found_after([](double mean) { return mean; }, false).empty());
+  EXPECT_TRUE(found_after([](double mean) { return 2.5 * mean; }, false).empty());
+  EXPECT_TRUE(found_after([](double mean) { return 2.0 * mean; }, true).empty());
+}
+
+TEST(OwnReductionTest, WhatAFirstStepFoundIsNotKnown) {
+  LoneJob lone(3);
+  lone.clears = false;
+  lone.step([&](std::int32_t) { return 2.0 * lone.mean(); });
+  EXPECT_TRUE(check("gradient-mean", lone.job.stream).findings.empty());
+}
+
 constexpr LossEvent kMeanLoss = {.reduction = LossReduction::kMean};
 
 LawResult divided_twice(LoneJob lone) {

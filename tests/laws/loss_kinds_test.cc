@@ -125,6 +125,68 @@ TEST(LossGraphsTest, WhatLossFunctionsSayComesFirst) {
   EXPECT_EQ(advised({one, other}).find("A-operations-differ"), std::string::npos);
 }
 
+/// A backward of every rank: over how many terms its loss is a mean.
+using Terms = std::vector<double>;
+
+struct MeanOf {
+  LossReduction reduction = LossReduction::kMean;
+  std::int64_t n_terms = 0;
+  bool grad = true;
+};
+
+std::string advised_of(const std::vector<Terms>& passes,
+                       const MeanOf& loss = {},
+                       bool synchronizes = true) {
+  DdpJob job(static_cast<std::int32_t>(passes.front().size()));
+  job.wrap(synchronizes);
+  for (const Terms& terms : passes) {
+    for (std::int32_t rank = 0; rank < job.n_ranks(); ++rank) {
+      ++job.at(rank).sync;
+      job.stream.add(rank,
+                     LossEvent{.function = job.stream.name("cross_entropy"),
+                               .reduction = loss.reduction,
+                               .denominator = terms[static_cast<std::size_t>(rank)],
+                               .n_terms = loss.n_terms,
+                               .grad = loss.grad});
+    }
+  }
+  std::string text;
+  for (const Advice& advice : check("gradient-mean", job.stream).advice) {
+    text += advice.id + ": " + advice.message;
+  }
+  return text;
+}
+
+TEST(UnevenMeansTest, MeansOverOtherNumbersOfTermsGetAdvice) {
+  EXPECT_EQ(
+      advised_of({{8, 8, 8}, {5, 20, 10}, {8, 4, 16}, {30, 5, 10}}),
+      "A-uneven-means: in 3 of 4 backward passes the ranks' losses are means over different "
+      "numbers "
+      "of terms (in the first 5 on rank 0 and 20 on rank 1), and their gradients are averaged "
+      "with equal weights: a term counts up to 6 times as much on one rank as on another. That is "
+      "right if ranks are to count alike; a mean over all terms divides each rank's sum by the "
+      "terms of all ranks and multiplies it by the number of ranks");
+}
+
+// The last batches of epochs; a tenth more; fewer passes than make a habit.
+TEST(UnevenMeansTest, WhatHappensNowAndThenOrHardlyMattersIsFine) {
+  EXPECT_EQ(advised_of({{8, 8}, {8, 8}, {8, 2}, {8, 2}}), "");
+  EXPECT_EQ(advised_of({{10, 11}, {10, 11}, {10, 11}, {10, 11}}), "");
+  EXPECT_NE(advised_of({{10, 12}, {10, 12}, {10, 12}, {10, 12}}), "");
+  EXPECT_EQ(advised_of({{10, 12}, {10, 12}, {10, 12}}), "");
+}
+
+// Of losses that are scaled later nothing is known, nor of loops that may weigh what they average.
+TEST(UnevenMeansTest, OnlyMeansThatABackwardStartsFromAndThatAWrapperAveragesCount) {
+  const std::vector<Terms> uneven = {{1, 9}, {1, 9}, {1, 9}, {1, 9}};
+  EXPECT_NE(advised_of(uneven), "");
+  EXPECT_EQ(advised_of(uneven, {.reduction = LossReduction::kSum}), "");
+  EXPECT_EQ(advised_of(uneven, {.n_terms = 9}), "");
+  EXPECT_EQ(advised_of(uneven, {.grad = false}), "");
+  EXPECT_EQ(advised_of(uneven, {}, false), "");
+  EXPECT_EQ(advised_of({{0, 9}, {0, 9}, {0, 9}, {0, 9}}), "");
+}
+
 /// Ranks that each compute two gradients outside of wrappers, `trains` of them; the last of them may wrap a model then.
 LawResult unwrapped(std::int32_t n_ranks,
                     std::int32_t trains,

@@ -206,6 +206,34 @@ TEST(NormTrueTest, ContributionsClippedByOtherFactorsBeforeTheReductionAreReport
   EXPECT_THAT(finding.message, ::testing::HasSubstr("0.25 on rank 2, 0.5 on rank 0, 1 on rank 1"));
 }
 
+/// The same where nothing but the program reduces: what the ranks' steps use shows whether it did.
+DdpJob clipped_before_own(const std::vector<double>& factors, const std::vector<double>& used) {
+  DdpJob job(static_cast<std::int32_t>(factors.size()));
+  job.wrap();
+  for (std::int32_t rank = 0; rank < job.n_ranks(); ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    job.forward(rank, false);
+    job.grad(rank, GradPoint::kInc, 4.0);
+    job.stream.add(
+        rank,
+        ClipEvent{
+            .limit = 1.0, .norm = 1.0 / factors[r], .factor = factors[r], .layout = job.layout()});
+    job.step(rank, used[r]);
+  }
+  return job;
+}
+
+TEST(NormTrueTest, ContributionsClippedByOtherFactorsBeforeTheProgramReducesThemAreReported) {
+  const Finding finding = only_clip(clipped_before_own({0.5, 1.0}, {3.0, 3.0}));
+  EXPECT_EQ(finding.field, "order");
+  EXPECT_EQ(id_of(finding.cause), "clip-before-sync");
+  EXPECT_EQ(finding.ranks, (std::vector<Rank>{Rank{0}, Rank{1}}));
+  EXPECT_EQ(finding.step, 0);
+  // Clipped after it, or by ranks that train alone.
+  EXPECT_TRUE(norm_true(clipped_before_own({0.5, 0.5}, {3.0, 3.0})).findings.empty());
+  EXPECT_TRUE(norm_true(clipped_before_own({0.5, 1.0}, {2.0, 4.0})).findings.empty());
+}
+
 // The mean of gradients that were all halved is half the mean.
 TEST(NormTrueTest, OneFactorOnAllRanksBeforeTheReductionIsAsGoodAsAfterIt) {
   EXPECT_TRUE(norm_true(clipped_early({0.5, 0.5})).findings.empty());

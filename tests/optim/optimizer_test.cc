@@ -24,8 +24,10 @@ namespace {
 
 using lockstep::testing::PlainRuntime;
 using lockstep::testing::values_of;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::ThrowsMessage;
 
 class OptimizerTest : public ::testing::Test {
@@ -193,6 +195,9 @@ class Lines final : public EventSink {
     };
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) add_names(grad->layout);
     if (const auto* state = std::get_if<StateEvent>(&event.body)) add_names(state->layout);
+    if (const auto* lone = std::get_if<LoneEvent>(&event.body)) {
+      line += " " + std::string(name_of(lone->point));
+    }
     if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       add_names(step->layout);
       if (step->scale != 1.0) line += " scale " + exact(step->scale);
@@ -273,9 +278,38 @@ TEST_F(RecordedStepTest, ParametersOutsideWrappersAreNumbered) {
 
   EXPECT_THAT(lines_.lines,
               ElementsAre("options w-1 opt0",
+                          "param w-1 opt0 parameter.0 parameter.1",
                           "grad w-1 opt0 parameter.0 parameter.1",
                           "param w-1 opt0 parameter.0 parameter.1",
-                          "step w-1 opt0 parameter.0 parameter.1"));
+                          "step w-1 opt0 parameter.0 parameter.1",
+                          "lone w-1 opt1 stepped"));
+}
+
+// Ranks may train alone: what a step left is looked at again as the next one begins.
+TEST_F(RecordedStepTest, ParametersOutsideWrappersAreLookedAtAroundSteps) {
+  Sgd sgd({leaf({4})}, {.lr = 0.5});
+  sgd.step();
+  lines_.lines.clear();
+  sgd.step();
+  EXPECT_THAT(lines_.lines,
+              ElementsAre("lone w-1 opt1 found",
+                          "grad w-1 opt1 parameter.0",
+                          "param w-1 opt1 parameter.0",
+                          "step w-1 opt1 parameter.0",
+                          "lone w-1 opt2 stepped"));
+  lines_.lines.clear();
+  sgd.step_scaled(2.0, true);
+  EXPECT_THAT(lines_.lines, Not(Contains(::testing::HasSubstr("lone"))));
+}
+
+TEST_F(RecordedStepTest, AStepOfAnotherOptimizerInBetweenHidesWhatAStepHasLeft) {
+  Sgd sgd({leaf({4})}, {.lr = 0.5});
+  Sgd other({leaf({4})}, {.lr = 0.5});
+  sgd.step();
+  other.step();
+  lines_.lines.clear();
+  sgd.step();
+  EXPECT_THAT(lines_.lines, Not(Contains("lone w-1 opt2 found")));
 }
 
 TEST_F(RecordedStepTest, WrappingAfterConstructionIsNoticed) {
@@ -302,10 +336,11 @@ TEST_F(RecordedStepTest, AParameterThatIsFrozenOrThawedLeavesOrJoinsTheRecord) {
   p.set_requires_grad(false);
   lines_.lines.clear();
   sgd.step();
-  EXPECT_THAT(
-      lines_.lines,
-      ElementsAre(
-          "grad w-1 opt1 parameter.1", "param w-1 opt1 parameter.1", "step w-1 opt1 parameter.1"));
+  EXPECT_THAT(lines_.lines,
+              ElementsAre("grad w-1 opt1 parameter.1",
+                          "param w-1 opt1 parameter.1",
+                          "step w-1 opt1 parameter.1",
+                          "lone w-1 opt2 stepped"));
 
   p.set_requires_grad(true);
   lines_.lines.clear();

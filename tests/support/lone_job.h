@@ -26,7 +26,7 @@ struct LoneJob {
   void step(const std::function<double(std::int32_t)>& used) {
     for (std::int32_t rank = 0; rank < job.n_ranks(); ++rank) {
       job.at(rank);
-      job.stream.add(rank, ZeroGradEvent{.layout = job.layout()});
+      if (clears) job.stream.add(rank, ZeroGradEvent{.layout = job.layout()});
       look(rank, LonePoint::kFound);
       for (int micro = 0; micro < n_micro; ++micro) {
         job.forward(rank, false);
@@ -93,6 +93,7 @@ struct LoneJob {
   DdpJob job;
   int n_micro = 1;                     ///< Backwards of a step, which share its gradient.
   std::optional<LossEvent> loss = {};  ///< Each of them starts from it.
+  bool clears = true;                  ///< Gradients, before each step.
   bool looks = false;                  ///< Record what is around steps.
   bool stepped = false;                ///< There was one.
 };

@@ -4,6 +4,7 @@ No seam of its own: gradients.py hands over the roots of each backward.
 """
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections import Counter
@@ -38,6 +39,18 @@ def _name_of(recorder: Recorder, node: Any) -> str:
     if recorder.n_weighted[wrapper] > MOST_WEIGHTED:
         return name
     return f"{name} with class weights #{zlib.crc32(repr(weights.tolist()).encode()):08x}"
+
+
+def denominator_of(node: Any, reduction: LossReduction) -> float:
+    """What the mean of a loss's terms was divided by; 0: not known, or the terms count by weights."""
+    if reduction is not LossReduction.MEAN or getattr(node, "_saved_weight", None) is not None:
+        return 0.0
+    n_counted = getattr(node, "_saved_total_weight", None)
+    if n_counted is not None:
+        return float(n_counted)
+    # Not in PyTorch 1.13.
+    inputs = getattr(node.next_functions[0][0], "_input_metadata", None)
+    return float(math.prod(inputs[0].shape)) if inputs else 0.0
 
 
 def operations_of(root: Any) -> str:
@@ -75,4 +88,4 @@ def write_loss(recorder: Recorder, roots: Any, seeded: bool) -> None:
     wrapper = recorder.current.wrapper
     recorder.n_losses[wrapper] += 1
     graph = operations_of(node) if recorder.n_losses[wrapper] <= MOST_GRAPHS else ""
-    recorder.pen.loss(wrapper, name, reduction, value, 0.0, 0, 0, graph)
+    recorder.pen.loss(wrapper, name, reduction, value, denominator_of(node, reduction), 0, 0, graph)

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from forked import run_job
 from lockstep.torch import losses
+from lockstep.words import LossReduction
 from torch import nn
 
 JOB = '''
@@ -53,6 +54,23 @@ def test_of_a_wrappers_first_two_losses_the_weights_of_classes_are_in_their_name
         with_weights("loss", [0.5, 2.0]),
         "loss",  # As many weights as logits: of each sample's own.
         "cross_entropy"]
+
+
+def test_the_divisor_of_a_mean_is_known_unless_its_terms_have_weights() -> None:
+    scores = torch.zeros(4, 3, requires_grad=True)
+    classes = torch.tensor([0, 2, -100, 1])
+    of = nn.functional
+    known = hasattr(scores.sum().grad_fn, "_input_metadata")  # Not in PyTorch 1.13.
+
+    def divisor(loss: torch.Tensor, reduction: LossReduction = LossReduction.MEAN) -> float:
+        return losses.denominator_of(loss.grad_fn, reduction)
+
+    assert divisor(of.cross_entropy(scores, classes)) == 3.0
+    assert divisor(of.cross_entropy(scores, classes, weight=torch.ones(3))) == 0.0
+    assert divisor(of.cross_entropy(scores, classes, reduction="sum"), LossReduction.SUM) == 0.0
+    assert divisor(of.mse_loss(scores, torch.ones(4, 3))) == (12.0 if known else 0.0)
+    assert divisor(of.binary_cross_entropy_with_logits(scores, torch.ones(4, 3), weight=torch.ones(4, 3))) == 0.0
+    assert divisor(of.mse_loss(torch.ones(4, 3), scores)) == 0.0  # The prediction has no graph.
 
 
 def test_operations_are_those_of_the_whole_graph_each_once() -> None:

@@ -123,6 +123,12 @@ class Wrappers {
     return wrap == nullptr ? world_size(n_ranks) : wrap->n_ranks;
   }
 
+  /// Ranks over which a wrapper averages gradients; 0: nothing does, or the program by itself.
+  std::int32_t n_averaged(WrapperKey key, std::int32_t n_ranks) const {
+    const WrapEvent* wrap = find(key);
+    return wrap == nullptr || !wrap->synchronizes ? 0 : n_members(key, n_ranks);
+  }
+
   /// Whether a cohort is one set of replicas, and not several.
   bool are_replicas(const CohortEvent& event, std::int32_t n_ranks) const {
     return n_members(wrapper_of(event.first->at), n_ranks) == event.n_ranks();

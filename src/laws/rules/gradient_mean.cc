@@ -53,7 +53,7 @@ class GradientMean final : public Law {
   }
 
   void on_event(const Event& event, const NameTable& names) override {
-    losses_.on_event(event);
+    losses_.on_event(event, wrappers_.n_averaged(wrapper_of(event.at), n_ranks_));
     noticed_.on_event(event);
     observe(event, one_rank(event), names);
     follow(event, names);
@@ -66,7 +66,7 @@ class GradientMean final : public Law {
     if (const auto* step = std::get_if<StepEvent>(&first.body))
       return noticed_.on_step(first, *step);
     if (std::holds_alternative<LossEvent>(first.body)) {
-      losses_.on_cohort(event);
+      losses_.on_cohort(event, wrappers_.n_averaged(wrapper_of(first.at), n_ranks_));
       noticed_.on_losses(event);
       return follow(event, names);
     }

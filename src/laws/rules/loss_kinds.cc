@@ -2,31 +2,33 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "lockstep/laws/report.h"
 
 namespace lockstep::laws {
 
-void LossKinds::on_event(const Event& event) {
+void LossKinds::on_event(const Event& event, std::int32_t n_averaged) {
   const auto* loss = std::get_if<LossEvent>(&event.body);
   if (loss == nullptr || !loss->grad || event.at.wrapper < 0) return;
   graphs_.on_loss(event, *loss);
+  means_.on_loss(event, *loss, n_averaged);
   const Kind kind{loss->function, loss->reduction};
   const auto [known, is_first] =
       seen_[wrapper_of(event.at)].try_emplace(to_int(event.rank), Seen{kind, std::nullopt});
   if (!is_first && !known->second.second) known->second.second = kind;
 }
 
-void LossKinds::on_cohort(const CohortEvent& event) {
+void LossKinds::on_cohort(const CohortEvent& event, std::int32_t n_averaged) {
   const auto known = seen_.find(wrapper_of(event.first->at));
   const auto* loss = std::get_if<LossEvent>(&event.first->body);
-  const bool has_graph = loss != nullptr && loss->graph != kNoName;
+  const bool says_more = loss != nullptr && (loss->graph != kNoName || UnevenMeans::is_read(*loss));
   const bool settled =
-      !has_graph && known != seen_.end() && std::ssize(known->second) >= event.n_ranks() &&
+      !says_more && known != seen_.end() && std::ssize(known->second) >= event.n_ranks() &&
       std::ranges::all_of(known->second,
                           [](const auto& own) { return own.second.second.has_value(); });
   if (settled) return;
-  each(event, [this](const Event& own) { on_event(own); });
+  each(event, [&](const Event& own) { on_event(own, n_averaged); });
 }
 
 /// Whether a rank's second loss is of another function than its first.
@@ -68,7 +70,10 @@ std::vector<Advice> LossKinds::advice(const NameTable& names) const {
                       "the ranks' first backward passes start from different losses: " + list +
                           "; their gradients are averaged with equal weights"});
   }
-  return advice.empty() ? graphs_.advice(names) : advice;
+  if (!advice.empty()) return advice;
+  advice = graphs_.advice(names);
+  for (Advice& uneven : means_.advice()) advice.push_back(std::move(uneven));
+  return advice;
 }
 
 }  // namespace lockstep::laws

@@ -121,7 +121,7 @@ class NormTrue final : public Law {
     window.clips.clear();  // What came before is part of what was reduced.
     window.contributed = false;
     sums_.restart(event, who);
-    if (window.early_factor) vote_early(event, *std::exchange(window.early_factor, {}), who);
+    if (window.early_factor) vote_early(event, *std::exchange(window.early_factor, {}), 0, who);
   }
 
   static void on_clip(ClipWindow& window, const ClipEvent& clip) {
@@ -132,9 +132,10 @@ class NormTrue final : public Law {
 
   // -- contributions that were clipped before a reduction averaged them
 
-  void vote_early(const Event& event, double factor, RankRange who) {
+  /// `used`: what the step then uses, where nothing but the program has reduced it; else 0.
+  void vote_early(const Event& event, double factor, std::uint64_t used, RankRange who) {
     const AlignmentKey alignment{wrapper_of(event.at), event.at.sync, 1, 0, 0};
-    const std::array<std::uint64_t, 1> words = {std::bit_cast<std::uint64_t>(factor)};
+    const std::array<std::uint64_t, 2> words = {std::bit_cast<std::uint64_t>(factor), used};
     early_.add(alignment,
                event,
                {words, who},
@@ -147,6 +148,8 @@ class NormTrue final : public Law {
     constexpr std::string_view kField = "order";
     n_checked_ += ballot.n_comparisons();
     if (ballot.unanimous() || !findings_.wants(alignment, kField)) return;
+    // Nothing has brought together what ranks clipped apart.
+    if (!ballot.minority(1).empty()) return;
     Finding finding;
     finding.attempt = alignment.wrapper.attempt;
     finding.event = "clip";
@@ -171,11 +174,13 @@ class NormTrue final : public Law {
   void on_step(const Event& event, const StepEvent& step, RankRange who, const NameTable& names) {
     const WrapperKey wrapper = wrapper_of(event.at);
     ClipWindow* const window = windows_.find(wrapper, who);
-    if (window != nullptr) {
-      window->contributed = false;
-      window->early_factor.reset();
+    if (window == nullptr) return;
+    if (window->early_factor && window->used.any()) {
+      vote_early(event, *window->early_factor, window->used.hash(), who);
     }
-    if (window == nullptr || !window->reduced.any()) return;
+    window->contributed = false;
+    window->early_factor.reset();
+    if (!window->reduced.any()) return;
     const AlignmentKey alignment = counter_.next(event, 0, kNoLayout, who);
     if (!step.skipped) {
       if (window->clips.empty()) judge_sums(event, {alignment, who, step, *window}, names);

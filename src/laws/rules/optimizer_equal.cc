@@ -9,6 +9,7 @@
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/open_ballots.h"
+#include "lockstep/laws/rules/detail/optimizers/apart_steps.h"
 #include "lockstep/laws/rules/detail/optimizers/option_votes.h"
 #include "lockstep/laws/rules/detail/parameters/loads.h"
 
@@ -61,10 +62,14 @@ class OptimizerEqual final : public Law {
                     BackwardEvent,
                     BatchEvent,
                     OptimizerEvent,
-                    SnapshotEvent>();
+                    SnapshotEvent,
+                    GradEvent>();
   }
 
-  void require(RecordOptions& options) const override { options.states = true; }
+  void require(RecordOptions& options) const override {
+    options.states = true;
+    options.grad_used = true;
+  }
 
   void on_event(const Event& event, const NameTable& names) override {
     forwards_.on_event(event);
@@ -75,6 +80,8 @@ class OptimizerEqual final : public Law {
     forwards_.on_cohort(event);
     const auto* state = std::get_if<StateEvent>(&event.first->body);
     if (state != nullptr && !is_read(*state)) return;
+    const auto* grad = std::get_if<GradEvent>(&event.first->body);
+    if (grad != nullptr && !ApartSteps::is_read(*event.first, *grad)) return;
     const bool together = event.equal() && wrappers_.are_replicas(event, n_ranks_) &&
                           counter_.counts(*event.first, all_ranks(event));
     deliver(event, together, [&](const Event& own, RankRange who) { observe(own, who, names); });
@@ -95,6 +102,7 @@ class OptimizerEqual final : public Law {
 
  private:
   static constexpr std::int32_t kStepMeeting = -1;
+  static constexpr std::int32_t kUsedMeeting = -2;
 
   static bool is_read(const StateEvent& state) {
     return state.kind == StateKind::kOptimizer || state.point == StatePoint::kLoad;
@@ -116,6 +124,11 @@ class OptimizerEqual final : public Law {
       on_step(event, *step, who, names);
     } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
       on_state(event, *state, who, names);
+    } else if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
+      if (!ApartSteps::is_read(event, *grad)) return;
+      const AlignmentKey alignment = counter_.next(event, kUsedMeeting, grad->layout, who);
+      const std::int32_t n_members = wrappers_.n_members(alignment.wrapper, n_ranks_);
+      apart_.on_used(alignment, event, {grad->digests, who}, n_members);
     } else if (const auto* options = std::get_if<OptimizerEvent>(&event.body)) {
       options_.on_options(event, *options, who, names);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
@@ -200,7 +213,7 @@ class OptimizerEqual final : public Law {
 
   void judge_state(const AlignmentKey& alignment, const Ballot& ballot, const NameTable& names) {
     n_checked_ += ballot.n_comparisons();
-    if (ballot.unanimous()) return;
+    if (ballot.unanimous() || apart_.any_of(alignment.wrapper)) return;
     const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(alignment.layout));
     for (std::size_t i = 0; i < layout.size(); ++i) {
       const std::string_view name = names.text(layout[i]);
@@ -242,6 +255,7 @@ class OptimizerEqual final : public Law {
   Counter counter_;
   OpenBallots steps_;
   OpenBallots states_;
+  ApartSteps apart_;
   std::set<WrapperKey> scaled_;
   Loads loads_;
   EarliestFindings findings_;

@@ -146,6 +146,9 @@ class ReducedOnce final : public Law {
     std::map<RankWrapper, ReductionWindow>& windows = windows_.all();
     for (auto at = windows.lower_bound(first); at != windows.end(); ++at) {
       if (at->first.rank != first.rank || at->first.key.attempt != event.at.attempt) break;
+      // A loop that has stopped to reduce by itself: its parameters belong to no wrapper from there on.
+      const WrapEvent* const wrap = wrappers_.find(at->first.key);
+      if (wrap != nullptr && !wrap->synchronizes) continue;
       check(event, at->second, step, {at->first.key, who, layout}, names);
     }
   }

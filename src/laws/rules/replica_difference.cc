@@ -120,7 +120,8 @@ Cause DifferenceExplainer::cause_at_start(const ReplicaDifference& open) const {
   const WrapperKey wrapper = open.place.wrapper;
   if (known_.loads.into(wrapper)) return Cause::kLoadRank0Only;
   const WrapEvent* wrap = known_.wrappers.find(wrapper);
-  if (wrap != nullptr && !wrap->synchronizes) return Cause::kInitNoBroadcast;
+  const bool by_hand = wrap != nullptr ? !wrap->synchronizes : wrapper.wrapper < 0;
+  if (by_hand) return Cause::kInitNoBroadcast;
   return known_.starts.differed(StatePoint::kWrap, wrapper, open.tensor, known_.names)
                  .value_or(true)
              ? Cause::kNone

@@ -25,6 +25,11 @@ std::map<StepPlace, std::size_t> count_by_place(const std::vector<ReplicaDiffere
   return n;
 }
 
+bool is_sync_point(StatePoint point) {
+  return point == StatePoint::kStep || point == StatePoint::kEval || point == StatePoint::kSave ||
+         point == StatePoint::kEnd;
+}
+
 class ReplicasEqual final : public Law {
  public:
   explicit ReplicasEqual(const LawPolicy& policy)
@@ -86,6 +91,7 @@ class ReplicasEqual final : public Law {
       if (!open.auxiliary) open.n_parted = n_parted.at(open.place);
       const bool stopped = averages_.may_end_in(open.place.wrapper, open.interval, open.tensor);
       if (stopped && trained_alone(open, names)) continue;
+      if (is_model_of_its_own(open)) continue;
       explainer.explain(open);
       findings.push_back(std::move(open.finding));
     }
@@ -96,11 +102,6 @@ class ReplicasEqual final : public Law {
   }
 
  private:
-  static bool is_sync_point(StatePoint point) {
-    return point == StatePoint::kStep || point == StatePoint::kEval || point == StatePoint::kSave ||
-           point == StatePoint::kEnd;
-  }
-
   void observe(const Event& event, RankRange who, const NameTable& names) {
     loads_.on_event(event, who);
     if (const auto* snapshot = std::get_if<SnapshotEvent>(&event.body)) {
@@ -176,7 +177,11 @@ class ReplicasEqual final : public Law {
       const bool meant = wrappers_.ignored(alignment.wrapper, layout[i], names);
       if (!meant && !ballot.minority(i).empty()) differ.push_back(i);
     }
+    // A loop without a wrapper is known to be one from its second step on: what had parted before has been said.
+    const WrapEvent* const wrap = wrappers_.find(alignment.wrapper);
+    const bool by_hand = wrap != nullptr && !wrap->synchronizes;
     for (const std::size_t i : differ) {
+      if (by_hand && reported_.contains({{alignment.wrapper.attempt, -1}, layout[i]})) continue;
       if (!reported_.insert({alignment.wrapper, layout[i]}).second) continue;
       ReplicaDifference open = difference(alignment, ballot, layout[i], names);
       open.finding.ranks = ballot.minority(i);
@@ -217,6 +222,15 @@ class ReplicasEqual final : public Law {
     if (open.auxiliary || evidence == nullptr || !evidence->used.known()) return false;
     if (starts_.differed(wrapper, open.tensor, names)) return false;
     return !evidence->post.known() || (hooked_.contains(wrapper) && evidence->post.differs());
+  }
+
+  /// Whether no wrapper holds the parameters, which ranks began apart and train apart: nothing says
+  /// that they are replicas.
+  bool is_model_of_its_own(const ReplicaDifference& open) const {
+    const WrapperKey wrapper = open.place.wrapper;
+    const StepEvidence* const evidence = steps_.find(open.place);
+    return wrapper.wrapper < 0 && evidence != nullptr && evidence->used.differs() &&
+           starts_.any_differed(StatePoint::kWrap, wrapper);
   }
 
   /// The parameters of ranks that trained alone were averaged: what differed before was meant.

@@ -26,6 +26,18 @@ bool trains(const Event& event) {
          std::holds_alternative<StepEvent>(event.body);
 }
 
+std::string unwrapped_text(bool by_hand,
+                           std::span<const NameId> parameters,
+                           const NameTable& names) {
+  return std::string(by_hand
+                         ? "parameters whose gradients are left out of the program's reduction ("
+                         : "parameters that no wrapper has (") +
+         std::to_string(parameters.size()) + ", the first of them `" +
+         std::string(names.text(parameters.front())) +
+         "`) are trained by each rank's own gradients: " + (by_hand ? "reduce" : "wrap") +
+         " them with the rest, unless each rank is to have its own";
+}
+
 class TrainedSet final : public Law {
  public:
   explicit TrainedSet(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
@@ -301,6 +313,7 @@ class TrainedSet final : public Law {
     struct Seen {
       std::set<std::uint64_t> used;
       LayoutId layout = kNoLayout;
+      LayoutId last_layout = kNoLayout;  ///< Where a loop began to reduce, of what it leaves out.
       bool trains_a_wrapper = false;
       bool reduces_by_itself = false;
     };
@@ -315,21 +328,14 @@ class TrainedSet final : public Law {
       } else if (sets.n_with_gradient > 0) {
         entry.used.insert(sets.first_used);
         entry.layout = sets.optimized.front();
+        entry.last_layout = sets.optimized.back();
       }
     }
     for (const auto& [attempt, entry] : seen) {
       if (!entry.trains_a_wrapper || entry.used.size() < 2) continue;
-      const std::span<const NameId> layout = names.layout(entry.layout);
       const bool by_hand = entry.reduces_by_itself;
-      advice_.push_back(
-          {"A-unwrapped",
-           std::string(by_hand
-                           ? "parameters whose gradients are left out of the program's reduction ("
-                           : "parameters that no wrapper has (") +
-               std::to_string(layout.size()) + ", the first of them `" +
-               std::string(names.text(layout.front())) +
-               "`) are trained by each rank's own gradients: " + (by_hand ? "reduce" : "wrap") +
-               " them with the rest, unless each rank is to have its own"});
+      const LayoutId layout = by_hand ? entry.last_layout : entry.layout;
+      advice_.push_back({"A-unwrapped", unwrapped_text(by_hand, names.layout(layout), names)});
     }
   }
 

@@ -34,6 +34,7 @@ class StepRecord {
   /// `memory`: of the rank, which outlives its optimizers.
   explicit StepRecord(std::pmr::memory_resource& memory)
       : marks_(&memory),
+        unnamed_(&memory),
         parts_(&memory),
         told_(&memory),
         indices_(&memory),
@@ -81,7 +82,9 @@ class StepRecord {
   bool is_current(const Recorder& recorder, const OptimizerView& view) const;
   /// Whether that changes what events call them or whose they are.
   bool take_marks(std::span<const Variable> parameters, bool same_list);
+  void name_unnamed(std::span<const Variable> parameters);
   Part& part_of(std::int32_t wrapper);
+  void record_found(const Part& part);
   void put_in_order(std::span<std::size_t> indices, std::int32_t wrapper) const;
   NameId name_of(std::size_t i) const;
   void record_tensors(const OptimizerView& view, const Part& part);
@@ -91,9 +94,18 @@ class StepRecord {
   std::optional<std::int32_t> next_wrapper(const Group& group,
                                            std::optional<std::int32_t> last) const;
 
+  /// The last step with parameters that no wrapper has.
+  struct Alone {
+    LayoutId names = kNoLayout;
+    std::int32_t opt = 0;
+  };
+
   Recorder* recorder_ = nullptr;
+  Alone alone_;
   std::pmr::vector<Mark> marks_;  // By parameter.
-  std::size_t n_lists_ = 0;       // Of state.
+  std::pmr::vector<NameId>
+      unnamed_;              // By parameter, of those that no wrapper has named; empty: none.
+  std::size_t n_lists_ = 0;  // Of state.
   std::pmr::vector<Part> parts_;
   std::pmr::vector<GroupOptions> told_;    // By group: the options that were recorded last.
   std::pmr::vector<std::size_t> indices_;  // Scratch.

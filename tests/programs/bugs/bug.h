@@ -43,5 +43,6 @@ std::vector<Bug> call_bugs();
 std::vector<Bug> state_bugs();
 std::vector<Bug> data_bugs();
 std::vector<Bug> script_bugs();
+std::vector<Bug> loop_bugs();
 
 }  // namespace lockstep::programs

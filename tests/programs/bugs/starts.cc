@@ -183,7 +183,7 @@ std::vector<Bug> start_bugs() {
                     .tensor = "norm.running_mean"}},
       {.id = "never-wrapped",
        .program = never_wrapped,
-       .expected = {.law = "replicas-equal", .ranks = {1}, .step = 0, .tensor = "parameter.0"}},
+       .expected = {.law = "replicas-equal", .ranks = {1}, .step = 0, .tensor = "first.weight"}},
       {.id = "activation-differs",
        .program = activation_differs,
        .expected = {.law = "environment-bijective", .cause = "model-differs", .ranks = {1}}},

@@ -20,6 +20,7 @@ struct BrokenTwin {
 
 std::vector<BrokenTwin> averaging_twins();
 std::vector<BrokenTwin> reduction_twins();
+std::vector<BrokenTwin> loop_twins();
 std::vector<BrokenTwin> exchange_twins();
 std::vector<BrokenTwin> window_twins();
 std::vector<BrokenTwin> worded_twins();

@@ -23,6 +23,7 @@ std::vector<HealthyProgram> all_programs() {
                            group_programs,
                            data_programs,
                            state_programs,
+                           loop_programs,
                            exchange_programs,
                            window_programs,
                            worded_programs}) {
@@ -34,7 +35,8 @@ std::vector<HealthyProgram> all_programs() {
 
 std::vector<BrokenTwin> all_twins() {
   std::vector<BrokenTwin> all = averaging_twins();
-  for (const auto& list : {reduction_twins, exchange_twins, window_twins, worded_twins}) {
+  for (const auto& list :
+       {reduction_twins, loop_twins, exchange_twins, window_twins, worded_twins}) {
     for (const BrokenTwin& one : list()) all.push_back(one);
   }
   return all;

@@ -33,6 +33,7 @@ struct OwnReduction {
     bool from_nothing = false;         ///< Gradients were cleared before the first of them.
     bool of_mean = false;              ///< It is one, and of a loss that is the mean of its terms.
     KeptGradients used;
+    KeptGradients used_before;  ///< By the step before; empty: not known.
   };
 
   WrapperKey wrapper;
@@ -72,6 +73,8 @@ class Contributions {
     std::vector<std::int64_t> n_elems;
     DType dtype = DType::kF32;
     std::vector<KeptGradients> added;
+    KeptGradients used;  ///< By the last step, of used_layout.
+    LayoutId used_layout = kNoLayout;
     bool from_mean = false;  ///< The next backward starts from the mean of a loss's terms ...
     bool of_mean = false;    ///< ... as the last one did.
   };
@@ -99,6 +102,7 @@ class Contributions {
 
   void observe(const Event& event, RankRange who, const NameTable& names, std::int32_t n_members);
   void on_grad(const Event& event, const GradEvent& grad, Window& window, std::int32_t n_members);
+  static void add(const GradEvent& grad, Window& window);
   void on_used(const Event& event, const GradEvent& grad, Window& window, std::int32_t n_members);
   static void on_clear(Window& window, const ZeroGradEvent& clear, const NameTable& names);
 

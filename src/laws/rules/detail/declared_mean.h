@@ -141,7 +141,8 @@ class UnevenWindows {
 /// of a loss's terms, a mean that is divided by the number of ranks once more is wrong: a sum of
 /// terms might have been divided by their number, which may be any. A sum of all tensors is right if
 /// every loss was divided by the number of ranks, which no event shows: it gets advice. So does a sum of
-/// such means that was divided by another whole number.
+/// such means that was divided by another whole number. Gradients that were not cleared are named if the
+/// step uses what the step before has used, plus the mean.
 class OwnMeans {
  public:
   explicit OwnMeans(bool exact) : exact_(exact) {}
@@ -161,10 +162,16 @@ class OwnMeans {
     std::vector<Sketch> sums;  ///< Of all ranks, tensor after tensor.
     std::vector<OneReduction> right;
     std::vector<OneReduction> wrong;
-    std::vector<NameId> tensors;  ///< Of the wrong ones.
+    std::vector<NameId> tensors;  ///< Of the wrong ones,
+    std::vector<NameId> means;    ///< and of the right ones.
   };
 
-  Judged compare(const OwnReduction& own, const Wrappers& wrappers, const NameTable& names) const;
+  /// `on_top`: of what the step before has used.
+  Judged compare(const OwnReduction& own,
+                 bool on_top,
+                 const Wrappers& wrappers,
+                 const NameTable& names) const;
+  void judge_uncleared(const OwnReduction& own, const Wrappers& wrappers, const NameTable& names);
   void report(const OwnReduction& own,
               const Judged& judged,
               const Fit& found,

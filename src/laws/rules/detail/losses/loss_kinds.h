@@ -11,6 +11,7 @@
 #include "lockstep/laws/detail/rank_wrapper_map.h"
 #include "lockstep/laws/finding.h"
 #include "lockstep/laws/rules/detail/losses/loss_graphs.h"
+#include "lockstep/laws/rules/detail/losses/uneven_means.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {
@@ -21,10 +22,11 @@ namespace lockstep::laws {
 /// The second loss shows whether a rank's own function varies, as where classes are weighed anew for each batch.
 class LossKinds {
  public:
-  void on_event(const Event& event);
-  void on_cohort(const CohortEvent& event);
+  /// `n_averaged`: ranks over which a wrapper averages the loss's gradients, if it is one.
+  void on_event(const Event& event, std::int32_t n_averaged);
+  void on_cohort(const CohortEvent& event, std::int32_t n_averaged);
 
-  /// "A-losses-differ", or else what their graphs say.
+  /// "A-losses-differ", or else what their graphs and their numbers of terms say.
   std::vector<Advice> advice(const NameTable& names) const;
 
  private:
@@ -49,6 +51,7 @@ class LossKinds {
 
   std::map<WrapperKey, SeenByRank> seen_;
   LossGraphs graphs_;
+  UnevenMeans means_;
 };
 
 }  // namespace lockstep::laws

@@ -51,6 +51,15 @@ class Starts {
         .value_or(differed(StatePoint::kWrap, wrapper, tensor, names).value_or(false));
   }
 
+  /// Whether ranks differed in anything of the wrapper at that point.
+  bool any_differed(StatePoint point, WrapperKey wrapper) const {
+    return std::ranges::any_of(starts_, [&](const auto& entry) {
+      const auto& [start, agreement] = entry;
+      return start.wrapper == wrapper && start.what == static_cast<std::int32_t>(point) &&
+             agreement.differs();
+    });
+  }
+
  private:
   std::map<AlignmentKey, Agreement> starts_;
   std::set<std::pair<std::int32_t, AlignmentKey>> seen_;  // By rank.

@@ -1,0 +1,67 @@
+// Loops that reduce gradients by themselves: what they train is recorded as a wrapper that reduces
+// nothing.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <vector>
+
+#include "lockstep/autograd/variable.h"
+#include "lockstep/trace/recorder.h"
+
+namespace lockstep {
+
+/// Watches what one rank sends, and which parameters its optimizers step with.
+///
+/// A program that sends, before an optimizer's very first step, the gradients of its parameters to all
+/// ranks has said what its replicas are:
+///
+///     model(x), backward   all_reduce(p.grad)...   step   | backward   all_reduce   step   | ...
+///     not watched          remembered              begins | inc        -            used   | ...
+///
+/// From the next backward on they are recorded as those of a wrapper whose backward passes never reduce,
+/// and laws hold the gradients that a step uses to the mean of what the ranks' backward passes added.
+/// The gradients may also be sent in one piece. A few that are not sent, fewer than half, stay
+/// parameters of no wrapper. Before a step for which fewer elements were sent the loop ends: from there
+/// on ranks may train alone. Where a model is wrapped nothing begins.
+class OwnLoops final : public OwnReductions {
+ public:
+  /// Requires: the runtime has a recorder, which outlives it.
+  OwnLoops(Runtime& runtime, std::int32_t n_ranks);
+  ~OwnLoops() override;
+  OwnLoops(const OwnLoops&) = delete;
+  OwnLoops& operator=(const OwnLoops&) = delete;
+  OwnLoops(OwnLoops&&) = delete;
+  OwnLoops& operator=(OwnLoops&&) = delete;
+
+  void on_sent(const void* data, std::int64_t n_elems, bool adds) override;
+  void before_step(std::span<const Variable> parameters) override;
+  void after_step(std::span<const Variable> parameters) override;
+
+ private:
+  class Loop;
+
+  struct Sent {
+    const void* data;
+    std::int64_t n_elems;
+    bool adds;
+  };
+
+  bool any_wrapped() const;
+  bool is_sent(const Variable& parameter) const;
+  bool are_sent_as_one(std::span<const NamedVariable> parameters) const;
+  /// What a first step used, if its gradients were sent, or nothing.
+  std::vector<NamedVariable> reduced_of(std::span<const Variable> parameters) const;
+  void forget_sent_of(std::span<const Variable> parameters);
+
+  Runtime* runtime_;
+  std::int32_t n_ranks_;
+  std::vector<Sent> sent_;           // That no step has used.
+  std::set<std::uint32_t> stepped_;  // Parameters, by id.
+  std::vector<std::unique_ptr<Loop>> loops_;
+  std::int32_t n_begun_ = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,136 @@
+// Loops that average gradients without a wrapper, and models that a loop uses beside the one it trains.
+#include "lockstep/comm.h"
+#include "lockstep/ddp.h"
+#include "lockstep/optim.h"
+
+#include "tests/programs/bugs/bug.h"
+#include "tests/programs/training.h"
+
+namespace lockstep::programs {
+
+namespace {
+
+constexpr optim::SgdOptions kSgd = {.lr = 0.125};
+
+// Rank 0's gradients are sent to the others where their mean is meant: three quarters of the data are read
+// for nothing.
+void gradients_broadcast(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    mse_loss(model(batch.x), batch.y).backward();
+    for (const Variable& parameter : optimizer.parameters()) {
+      const Memory grad = Memory::of(parameter.grad());
+      (form.fixed ? rank.world().all_reduce(grad, ReduceOp::kAvg) : rank.world().broadcast(grad, 0))
+          .wait_or_throw();
+    }
+    optimizer.step();
+  }
+}
+
+// The loop over the sums divides weights and forgets biases.
+void biases_not_divided(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    mse_loss(model(batch.x), batch.y).backward();
+    for (const Variable& parameter : optimizer.parameters()) {
+      const Tensor& grad = parameter.grad();
+      rank.world().all_reduce(Memory::of(grad)).wait_or_throw();
+      const bool is_weight = grad.shape().n_dims() == 2;
+      if (is_weight || form.fixed) {
+        rank.runtime().kernels().div_scalar(grad, grad, rank.world_size());
+      }
+    }
+    optimizer.step();
+  }
+}
+
+// Each rank clips what it has computed, and the averages are of clipped gradients.
+void clip_before_own_average(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    mse_loss(model(batch.x), batch.y).backward();
+    if (!form.fixed) (void)optim::clip_grad_norm(optimizer.parameters(), {.max_norm = 0.125});
+    for (const Variable& parameter : optimizer.parameters()) {
+      rank.world().all_reduce(Memory::of(parameter.grad()), ReduceOp::kAvg).wait_or_throw();
+    }
+    if (form.fixed) (void)optim::clip_grad_norm(optimizer.parameters(), {.max_norm = 0.125});
+    optimizer.step();
+  }
+}
+
+// Ranks train alone and average their parameters every second step, all of them but the last.
+void average_leaves_one_out(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 5; ++step) {
+    train_step(model, optimizer, batch_of(rank, step));
+    if (step % 2 == 0) continue;
+    for (const Variable& parameter : model.parameters()) {
+      const bool is_last = parameter == model.parameters().back();
+      if (is_last && !form.fixed) continue;
+      rank.world().all_reduce(Memory::of(parameter.data()), ReduceOp::kAvg).wait_or_throw();
+    }
+  }
+}
+
+// The teacher is made of each rank's own initial weights; the wrapper has given all of them rank 0's.
+void teacher_copied_early(RankContext& rank, Form form) {
+  Generator init(form.fixed ? 1 : 1 + static_cast<std::uint64_t>(rank.rank()));
+  Mlp model(rank.runtime(), init);
+  Generator none(0);
+  Mlp teacher(rank.runtime(), none);
+  const std::vector<Variable> own = model.parameters();
+  const std::vector<Variable> copied = teacher.parameters();
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    rank.runtime().kernels().copy(copied[i].data(), own[i].data());
+  }
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    Tensor target;
+    {
+      const NoGradGuard no_grad(rank.runtime());
+      target = teacher(batch.x).data();
+    }
+    train_step(ddp, optimizer, {batch.x, target});
+  }
+}
+
+}  // namespace
+
+std::vector<Bug> loop_bugs() {
+  return {
+      {.id = "gradients-broadcast",
+       .ranks = 4,
+       .program = gradients_broadcast,
+       .expected = {.law = "gradient-mean", .ranks = {0}, .step = 1}},
+      {.id = "biases-not-divided",
+       .program = biases_not_divided,
+       .expected = {.law = "gradient-mean", .cause = "sum-vs-mean", .step = 1}},
+      {.id = "clip-before-own-average",
+       .program = clip_before_own_average,
+       .expected = {.law = "norm-true", .cause = "clip-before-sync", .ranks = {0, 1}, .step = 1}},
+      {.id = "average-leaves-one-out",
+       .program = average_leaves_one_out,
+       .expected = {.law = "replicas-equal", .ranks = {1}, .step = 0, .tensor = "last.bias"}},
+      {.id = "teacher-copied-early",
+       .program = teacher_copied_early,
+       .expected = {.law = "replicas-equal", .cause = "ema-drift", .ranks = {1}, .step = 1}},
+  };
+}
+
+}  // namespace lockstep::programs

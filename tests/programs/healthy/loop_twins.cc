@@ -1,0 +1,167 @@
+// Loops without a wrapper, and models beside a wrapped one, with one mistake each.
+#include "lockstep/comm.h"
+#include "lockstep/ddp.h"
+#include "lockstep/optim.h"
+
+#include "tests/programs/healthy/broken_twins.h"
+#include "tests/programs/training.h"
+
+namespace lockstep::programs {
+
+namespace {
+
+constexpr optim::SgdOptions kSgd = {.lr = 0.125};
+
+void average_all(RankContext& rank, const std::vector<Variable>& parameters) {
+  for (const Variable& parameter : parameters) {
+    rank.world().all_reduce(Memory::of(parameter.grad()), ReduceOp::kAvg).wait_or_throw();
+  }
+}
+
+/// A loop that averages by itself; `after` may do something to the averaged gradients of a step.
+template <typename After>
+void loop(RankContext& rank, const After& after) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    mse_loss(model(batch.x), batch.y).backward();
+    average_all(rank, model.parameters());
+    after(step, model.parameters());
+    optimizer.step();
+  }
+}
+
+// All gradients go in one piece, of which rank 1 sends zeros.
+void one_rank_sends_zeros(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  Kernels& kernels = rank.runtime().kernels();
+  const Tensor piece = Tensor::zeros(rank.runtime(), {25}, DType::kF32);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    mse_loss(model(batch.x), batch.y).backward();
+    std::int64_t at = 0;
+    for (const Variable& parameter : model.parameters()) {
+      const std::int64_t n = parameter.grad().n_elems();
+      kernels.copy(piece.slice(at, {n}), parameter.grad().slice(0, {n}));
+      at += n;
+    }
+    if (rank.rank() == 1) kernels.fill(piece, 0.0);
+    rank.world().all_reduce(Memory::of(piece), ReduceOp::kAvg).wait_or_throw();
+    at = 0;
+    for (const Variable& parameter : model.parameters()) {
+      const std::int64_t n = parameter.grad().n_elems();
+      kernels.copy(parameter.grad().slice(0, {n}), piece.slice(at, {n}));
+      at += n;
+    }
+    optimizer.step();
+  }
+}
+
+void doubled_on_one_rank(RankContext& rank) {
+  loop(rank, [&](std::int64_t step, const std::vector<Variable>& parameters) {
+    if (rank.rank() != 1 || step != 2) return;
+    const Tensor& grad = parameters.front().grad();
+    rank.runtime().kernels().scale(grad, grad, 2.0);
+  });
+}
+
+// The loop averages twice, and forgets it from then on.
+void stops_to_average(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    mse_loss(model(batch.x), batch.y).backward();
+    if (step < 2) average_all(rank, model.parameters());
+    optimizer.step();
+  }
+}
+
+void never_together(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Adam optimizer(model.parameters(), {.lr = 0.01});
+  for (std::int64_t step = 0; step < 4; ++step) train_step(model, optimizer, batch_of(rank, step));
+}
+
+// The ranks' moments differ from the start, although they step with the same gradients.
+void moments_of_their_own(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Adam optimizer(model.parameters(), {.lr = 0.01});
+  const Shape& shape = model.parameters().front().shape();
+  optimizer.load_state(
+      "exp_avg", 0, Tensor::full(rank.runtime(), shape, DType::kF32, 0.25 * rank.rank()));
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    mse_loss(model(batch.x), batch.y).backward();
+    average_all(rank, model.parameters());
+    optimizer.step();
+  }
+}
+
+// Only rank 0's target follows the model.
+void target_of_rank_0(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  Generator same(1);
+  Mlp target(rank.runtime(), same);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 5; ++step) {
+    const Batch batch = batch_of(rank, step);
+    Tensor wanted;
+    {
+      const NoGradGuard no_grad(rank.runtime());
+      wanted = target(batch.x).data();
+    }
+    rank.runtime().kernels().add(wanted, wanted, batch.y);
+    train_step(ddp, optimizer, {batch.x, wanted});
+    if (rank.rank() != 0) continue;
+    const Tensor& to = target.first().parameters().front().data();
+    rank.runtime().kernels().copy(to, model.first().parameters().front().data());
+  }
+}
+
+}  // namespace
+
+std::vector<BrokenTwin> loop_twins() {
+  return {
+      {.name = "OneRankSendsZeros",
+       .ranks = 3,
+       .program = one_rank_sends_zeros,
+       .law = "gradient-mean",
+       .says = "the contribution of one rank is lost (rank 1)"},
+      {.name = "DoubledOnOneRank",
+       .program = doubled_on_one_rank,
+       .law = "replicas-equal",
+       .says = "step 2, after optimizer.step: `first.weight` on rank 1"},
+      {.name = "StopsToAverage",
+       .program = stops_to_average,
+       .law = "replicas-equal",
+       .says = "step 2, after optimizer.step: `first.weight` on rank 1"},
+      {.name = "NeverTogether",
+       .program = never_together,
+       .law = "replicas-equal",
+       .says = "step 0, after optimizer.step: `first.weight` on rank 1"},
+      {.name = "MomentsOfTheirOwn",
+       .program = moments_of_their_own,
+       .law = "optimizer-equal",
+       .says = "`first.weight/exp_avg` on rank 1"},
+      {.name = "TargetOfRank0",
+       .program = target_of_rank_0,
+       .law = "replicas-equal",
+       .says = "`copy/first.weight` on rank 1"},
+  };
+}
+
+}  // namespace lockstep::programs
