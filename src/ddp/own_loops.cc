@@ -13,6 +13,8 @@ namespace lockstep {
 
 namespace {
 
+constexpr std::size_t kMostSent = 1U << 16U;
+
 WrappedState state_of(std::span<const NamedVariable> parameters) {
   WrappedState state;
   state.reduced = state.replicated = state.left_alone = parameters;
@@ -129,10 +131,9 @@ class OwnLoops::Loop final : public GradHook, public BackwardCallback, public St
 
   std::size_t n_parameters() const override { return parameters_.size(); }
 
-  /// Its parameters have no names.
-  bool is_like(std::span<const NameId> /*names*/,
-               std::span<const Tensor* const> /*tensors*/) const override {
-    return false;
+  bool is_like(std::span<const NameId> names,
+               std::span<const Tensor* const> tensors) const override {
+    return trace_.is_like(names, tensors);
   }
 
   bool is_apart() const override { return false; }
@@ -165,7 +166,9 @@ OwnLoops::~OwnLoops() { runtime_->set_own_reductions(nullptr); }
 
 void OwnLoops::on_sent(const void* data, std::int64_t n_elems, bool adds) {
   for (const std::unique_ptr<Loop>& loop : loops_) loop->on_sent(n_elems);
-  if (!any_wrapped()) sent_.push_back({data, n_elems, adds});
+  if (any_wrapped()) return;
+  if (sent_.size() >= kMostSent) sent_.clear();  // No optimizer steps.
+  sent_.push_back({data, n_elems, adds});
 }
 
 bool OwnLoops::any_wrapped() const { return runtime_->recorder()->n_wrappers() != n_begun_; }

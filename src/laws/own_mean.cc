@@ -47,6 +47,27 @@ SketchSum sum_on_top(const OwnReduction::Share& share, std::size_t i, std::size_
   return sum;
 }
 
+/// A tensor, its place in what was used, and whether what the step before has used is part of it.
+struct OwnTensor {
+  std::size_t tensor = 0;
+  std::size_t used = 0;
+  bool on_top = false;
+};
+
+/// What came of the tensor in a step, and what each rank has put in. It points into `sums`.
+OneReduction reduction_of(const OwnReduction& own, const OwnTensor& at, std::vector<Sketch>& sums) {
+  const Sketch& used = own.shares.front().used.sketches[at.used];
+  OneReduction one{{}, &used, own.n_elems[at.tensor], own.dtype};
+  for (const OwnReduction::Share& share : own.shares) {
+    const SketchSum sum =
+        at.on_top ? sum_on_top(share, at.tensor, at.used) : OwnReduction::sum_of(share, at.tensor);
+    one.n_added_before = std::max<std::int64_t>(one.n_added_before, sum.n_terms);
+    sums.push_back(sum.sum);
+    one.locals.push_back(sum.n_terms == 0 ? nullptr : &sums.back());
+  }
+  return one;
+}
+
 /// Each rank's gradient is that of a mean: no divisor is left that the program may have put off.
 bool are_means(const OwnReduction& own) {
   return std::all_of(own.shares.begin(), own.shares.end(), [](const OwnReduction::Share& share) {
@@ -88,14 +109,7 @@ OwnMeans::Judged OwnMeans::compare(const OwnReduction& own,
     if (!Wrappers::contains(reduced, tensors[i])) continue;
     if (wrappers.ignored(own.wrapper, tensors[i], names)) continue;
     const std::size_t place = *own.used_place(i, names);
-    const Sketch& used = own.shares.front().used.sketches[place];
-    OneReduction one{{}, &used, own.n_elems[i], own.dtype};
-    for (const OwnReduction::Share& share : own.shares) {
-      const SketchSum sum = on_top ? sum_on_top(share, i, place) : OwnReduction::sum_of(share, i);
-      one.n_added_before = std::max<std::int64_t>(one.n_added_before, sum.n_terms);
-      judged.sums.push_back(sum.sum);
-      one.locals.push_back(sum.n_terms == 0 ? nullptr : &judged.sums.back());
-    }
+    OneReduction one = reduction_of(own, {i, place, on_top}, judged.sums);
     const bool right = explains(mean, one, exact_);
     (right ? judged.means : judged.tensors).push_back(tensors[i]);
     (right ? judged.right : judged.wrong).push_back(std::move(one));

@@ -250,6 +250,39 @@ TEST(OwnLoopsTest, WhatWasSentForOneStepCountsForNoOther) {
   EXPECT_EQ(wrapped(result), (std::vector<Texts>{{"parameter.0"}}));
 }
 
+// Two numbers, such as a loss and a count, before the step of one optimizer; another one has two elements.
+TEST(OwnLoopsTest, WhatNoGradientOfAStepWasSentWithCountsForNoLaterOne) {
+  const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
+    OwnLoops loops(rank.runtime, 2);
+    TinyModel model(rank.runtime);
+    loops.on_sent(nullptr, 2, true);
+    for (const Variable& parameter : {model.parameter("a", {1}), model.parameter("b", {1, 1})}) {
+      optim::Sgd optimizer({parameter}, {.lr = 0.5});
+      flat_term(parameter, 1.0 + rank.rank).backward();
+      optimizer.step();
+    }
+  });
+  EXPECT_EQ(wrapped(result), kNone);
+}
+
+TEST(OwnLoopsTest, WhatWasSentLongAgoIsForgotten) {
+  const auto begins = [](int n_between) {
+    const MiniResult result = run_mini_world({}, [=](MiniRank& rank) {
+      OwnLoops loops(rank.runtime, 2);
+      TinyModel model(rank.runtime);
+      const Variable p = model.parameter("p", {1});
+      optim::Sgd optimizer({p}, {.lr = 0.5});
+      flat_term(p, 1.0 + rank.rank).backward();
+      send_one(rank, p);
+      for (int i = 0; i < n_between; ++i) loops.on_sent(nullptr, 2, true);
+      optimizer.step();
+    });
+    return !wrapped(result).empty();
+  };
+  EXPECT_TRUE(begins(65'535));
+  EXPECT_FALSE(begins(65'536));
+}
+
 TEST(OwnLoopsTest, TwoOptimizersThatStepAfterAllIsSentAreTwoWrappers) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
     const OwnLoops loops(rank.runtime, 2);
