@@ -242,6 +242,16 @@ TEST(OwnReductionTest, GradientsThatWereClearedInAnotherWayAreFine) {
   EXPECT_TRUE(found_after([](double mean) { return 2.0 * mean; }, true).empty());
 }
 
+TEST(OwnReductionTest, WhereTheStepBeforeUsedZerosNothingIsLeftOfIt) {
+  LoneJob lone(3);
+  lone.step([](std::int32_t) { return 0.0; });
+  lone.clears = false;
+  lone.step([&](std::int32_t) { return lone.mean(); });
+  for (const Finding& finding : check("gradient-mean", lone.job.stream).findings) {
+    EXPECT_NE(finding.cause, Cause::kZeroGradForgotten);
+  }
+}
+
 TEST(OwnReductionTest, WhatAFirstStepFoundIsNotKnown) {
   LoneJob lone(3);
   lone.clears = false;
