@@ -2,6 +2,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "lockstep/laws/rules/detail/declared_mean.h"
@@ -66,6 +67,16 @@ OneReduction reduction_of(const OwnReduction& own, const OwnTensor& at, std::vec
     one.locals.push_back(sum.n_terms == 0 ? nullptr : &sums.back());
   }
   return one;
+}
+
+/// About a tensor of the step.
+Finding finding_of(const OwnReduction& own, std::string_view tensor) {
+  Finding finding;
+  finding.attempt = own.wrapper.attempt;
+  finding.event = "grad.used";
+  finding.tensor = tensor;
+  finding.step = own.step;
+  return finding;
 }
 
 /// Each rank's gradient is that of a mean: no divisor is left that the program may have put off.
@@ -151,11 +162,7 @@ void OwnMeans::judge_uncleared(const OwnReduction& own,
   if (!judged.wrong.empty() || !compare(own, false, wrappers, names).right.empty()) return;
   for (const NameId tensor : judged.means) {
     if (!reported_.insert({own.wrapper, tensor}).second) continue;
-    Finding finding;
-    finding.attempt = own.wrapper.attempt;
-    finding.event = "grad.used";
-    finding.tensor = names.text(tensor);
-    finding.step = own.step;
+    Finding finding = finding_of(own, names.text(tensor));
     finding.message =
         "the gradient that the program has reduced by itself is the mean of the ranks', on top of "
         "what the step before has used: nothing has cleared it";
@@ -171,11 +178,7 @@ void OwnMeans::report(const OwnReduction& own,
   const std::size_t n = own.shares.size();
   for (const NameId tensor : judged.tensors) {
     if (!reported_.insert({own.wrapper, tensor}).second) continue;
-    Finding finding;
-    finding.attempt = own.wrapper.attempt;
-    finding.event = "grad.used";
-    finding.tensor = names.text(tensor);
-    finding.step = own.step;
+    Finding finding = finding_of(own, names.text(tensor));
     finding.weights = found.weights.values();
     finding.declared = Weights::uniform(n, 1.0, static_cast<double>(n)).values();
     finding.cause = found.cause;

@@ -68,6 +68,45 @@ TEST(LoopbackGroupTest, SplitsIntoItselfOrNothing) {
   EXPECT_EQ(third->id(), 3);
 }
 
+class SentByTheProgram final : public OwnReductions {
+ public:
+  void on_sent(const void* /*data*/, std::int64_t n_elems, bool adds) override {
+    text += std::to_string(n_elems) + (adds ? "+ " : " ");
+  }
+
+  void before_step(std::span<const Variable> /*parameters*/) override {}
+
+  void after_step(std::span<const Variable> /*parameters*/) override {}
+
+  std::string text;
+};
+
+TEST(ProcessGroupTest, WhatAProgramSendsToAllRanksIsFollowed) {
+  TestRuntime test;
+  SentByTheProgram sent;
+  test.runtime.set_own_reductions(&sent);
+  const std::unique_ptr<ProcessGroup> group = make_loopback_group(test.runtime);
+  std::vector<float> values(3);
+  std::vector<std::int64_t> counts(4);
+  const Memory data = Memory::of(std::span(values));
+  const std::vector<Memory> two = {data.slice(0, 1), data.slice(1, 2)};
+  for (const Work& work : {group->all_reduce(data),
+                           group->all_reduce(data, ReduceOp::kAvg),
+                           group->broadcast(data, 0),
+                           group->all_reduce_coalesced(two),
+                           // None of these brings the sum of gradients to all ranks.
+                           group->all_reduce(data, ReduceOp::kMax),
+                           group->reduce(data, 0),
+                           group->all_reduce(Memory::of(std::span(counts))),
+                           group->all_reduce(data, ReduceOp::kSum, {.wrapper = 0})}) {
+    work.wait_or_throw();
+  }
+  const std::vector<std::int32_t> self = {0};
+  group->split(self)->all_reduce(data).wait_or_throw();
+  EXPECT_EQ(sent.text, "3+ 3+ 3 1+ 2+ ");
+  test.runtime.set_own_reductions(nullptr);
+}
+
 TEST(ProcessGroupTest, RefusesBrokenContracts) {
   TestRuntime test;
   const std::unique_ptr<ProcessGroup> group = make_loopback_group(test.runtime);

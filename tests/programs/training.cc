@@ -1,6 +1,5 @@
 #include "tests/programs/training.h"
 
-#include <span>
 #include <stdexcept>
 
 namespace lockstep::programs {
@@ -56,6 +55,18 @@ NormedMlp::NormedMlp(Runtime& runtime, Generator& init)
 }
 
 Variable NormedMlp::forward(const Variable& x) { return last_(norm_(first_(x))); }
+
+void average_gradients(RankContext& rank, std::span<const Variable> parameters) {
+  for (const Variable& parameter : parameters) {
+    if (!parameter.has_grad()) continue;
+    rank.world().all_reduce(Memory::of(parameter.grad()), ReduceOp::kAvg).wait_or_throw();
+  }
+}
+
+Tensor output_of(nn::Module& model, const Variable& x) {
+  const NoGradGuard no_grad(model.runtime());
+  return model(x).data();
+}
 
 double summed(ProcessGroup& group, double value) {
   group.all_reduce(Memory::of(std::span<double>(&value, 1))).wait_or_throw();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,21 @@ double train_step(Model& model, Optimizer& optimizer, const Batch& batch) {
   optimizer.step();
   return loss.item();
 }
+
+/// Averages the gradients of a program without a wrapper, one by one; those that are absent stay so.
+void average_gradients(RankContext& rank, std::span<const Variable> parameters);
+
+/// One step of the textbook loop without a wrapper.
+template <typename Optimizer>
+void averaged_step(RankContext& rank, nn::Module& model, Optimizer& optimizer, const Batch& batch) {
+  optimizer.zero_grad();
+  mse_loss(model(batch.x), batch.y).backward();
+  average_gradients(rank, optimizer.parameters());
+  optimizer.step();
+}
+
+/// What a model that is not trained makes of x.
+Tensor output_of(nn::Module& model, const Variable& x);
 
 /// The sum of `value` over all ranks.
 double summed(ProcessGroup& group, double value);

@@ -103,8 +103,8 @@ class StepRecord {
   Recorder* recorder_ = nullptr;
   Alone alone_;
   std::pmr::vector<Mark> marks_;  // By parameter.
-  std::pmr::vector<NameId>
-      unnamed_;              // By parameter, of those that no wrapper has named; empty: none.
+  // By parameter, of those that no wrapper has named; empty: none.
+  std::pmr::vector<NameId> unnamed_;
   std::size_t n_lists_ = 0;  // Of state.
   std::pmr::vector<Part> parts_;
   std::pmr::vector<GroupOptions> told_;    // By group: the options that were recorded last.

@@ -101,11 +101,7 @@ void teacher_copied_early(RankContext& rank, Form form) {
   optim::Sgd optimizer(model.parameters(), kSgd);
   for (std::int64_t step = 0; step < 3; ++step) {
     const Batch batch = batch_of(rank, step);
-    Tensor target;
-    {
-      const NoGradGuard no_grad(rank.runtime());
-      target = teacher(batch.x).data();
-    }
+    const Tensor target = output_of(teacher, batch.x);
     train_step(ddp, optimizer, {batch.x, target});
   }
 }

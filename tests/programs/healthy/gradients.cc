@@ -79,12 +79,6 @@ void uneven_last_window(RankContext& rank) {
   }
 }
 
-void averages_by_hand(RankContext& rank, std::span<const Variable> parameters) {
-  for (const Variable& parameter : parameters) {
-    rank.world().all_reduce(Memory::of(parameter.grad()), ReduceOp::kAvg).wait_or_throw();
-  }
-}
-
 // The wrapper's own reduction is off; the program averages what it has accumulated.
 void hand_written_averaging_under_no_sync(RankContext& rank) {
   Generator init(1);
@@ -96,7 +90,7 @@ void hand_written_averaging_under_no_sync(RankContext& rank) {
     optimizer.zero_grad();
     const Batch batch = batch_of(rank, step);
     mse_loss(ddp(batch.x), batch.y).backward();
-    averages_by_hand(rank, optimizer.parameters());
+    average_gradients(rank, optimizer.parameters());
     optimizer.step();
   }
 }
@@ -110,11 +104,7 @@ void hand_written_data_parallelism(RankContext& rank) {
   }
   optim::Sgd optimizer(model.parameters(), kSgd);
   for (std::int64_t step = 0; step < 3; ++step) {
-    optimizer.zero_grad();
-    const Batch batch = batch_of(rank, step);
-    mse_loss(model(batch.x), batch.y).backward();
-    averages_by_hand(rank, optimizer.parameters());
-    optimizer.step();
+    averaged_step(rank, model, optimizer, batch_of(rank, step));
   }
 }
 

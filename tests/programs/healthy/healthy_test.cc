@@ -62,7 +62,7 @@ class HealthyProgramTest : public ::testing::TestWithParam<HealthyProgram> {};
 
 class BrokenTwinTest : public ::testing::TestWithParam<BrokenTwin> {};
 
-class LossTwinTest : public ::testing::TestWithParam<BrokenTwin> {};
+class RealTwinTest : public ::testing::TestWithParam<BrokenTwin> {};
 
 }  // namespace
 
@@ -96,15 +96,20 @@ TEST_P(BrokenTwinTest, IsNoticedUnderFiveSchedules) {
 }
 
 // Of what a real rank does its memory is not watched, and what its losses are made of is.
-TEST_P(LossTwinTest, IsNoticedAsProcesses) {
+TEST_P(RealTwinTest, IsNoticedAsProcesses) {
   const BrokenTwin& twin = GetParam();
   const std::string said = complaint_on_gloo(twin.program, twin.ranks);
   EXPECT_NE(said.find(twin.says), std::string::npos) << said;
 }
 
 INSTANTIATE_TEST_SUITE_P(Twins,
-                         LossTwinTest,
+                         RealTwinTest,
                          ::testing::ValuesIn(exchange_twins()),
+                         [](const auto& named) { return std::string(named.param.name); });
+
+INSTANTIATE_TEST_SUITE_P(Loops,
+                         RealTwinTest,
+                         ::testing::ValuesIn(loop_twins()),
                          [](const auto& named) { return std::string(named.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Programs,

@@ -12,12 +12,6 @@ namespace {
 
 constexpr optim::SgdOptions kSgd = {.lr = 0.125};
 
-void average_all(RankContext& rank, const std::vector<Variable>& parameters) {
-  for (const Variable& parameter : parameters) {
-    rank.world().all_reduce(Memory::of(parameter.grad()), ReduceOp::kAvg).wait_or_throw();
-  }
-}
-
 /// A loop that averages by itself; `after` may do something to the averaged gradients of a step.
 template <typename After>
 void loop(RankContext& rank, const After& after) {
@@ -28,7 +22,7 @@ void loop(RankContext& rank, const After& after) {
     const Batch batch = batch_of(rank, step);
     optimizer.zero_grad();
     mse_loss(model(batch.x), batch.y).backward();
-    average_all(rank, model.parameters());
+    average_gradients(rank, model.parameters());
     after(step, model.parameters());
     optimizer.step();
   }
@@ -80,7 +74,7 @@ void stops_to_average(RankContext& rank) {
     const Batch batch = batch_of(rank, step);
     optimizer.zero_grad();
     mse_loss(model(batch.x), batch.y).backward();
-    if (step < 2) average_all(rank, model.parameters());
+    if (step < 2) average_gradients(rank, model.parameters());
     optimizer.step();
   }
 }
@@ -101,10 +95,21 @@ void moments_of_their_own(RankContext& rank) {
   optimizer.load_state(
       "exp_avg", 0, Tensor::full(rank.runtime(), shape, DType::kF32, 0.25 * rank.rank()));
   for (std::int64_t step = 0; step < 3; ++step) {
+    averaged_step(rank, model, optimizer, batch_of(rank, step));
+  }
+}
+
+// The last parameter is left out of the average.
+void one_left_out(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  const std::vector<Variable> parameters = model.parameters();
+  optim::Sgd optimizer(parameters, kSgd);
+  for (std::int64_t step = 0; step < 3; ++step) {
     const Batch batch = batch_of(rank, step);
     optimizer.zero_grad();
     mse_loss(model(batch.x), batch.y).backward();
-    average_all(rank, model.parameters());
+    average_gradients(rank, std::span(parameters).first(parameters.size() - 1));
     optimizer.step();
   }
 }
@@ -119,11 +124,7 @@ void target_of_rank_0(RankContext& rank) {
   optim::Sgd optimizer(model.parameters(), kSgd);
   for (std::int64_t step = 0; step < 5; ++step) {
     const Batch batch = batch_of(rank, step);
-    Tensor wanted;
-    {
-      const NoGradGuard no_grad(rank.runtime());
-      wanted = target(batch.x).data();
-    }
+    const Tensor wanted = output_of(target, batch.x);
     rank.runtime().kernels().add(wanted, wanted, batch.y);
     train_step(ddp, optimizer, {batch.x, wanted});
     if (rank.rank() != 0) continue;
@@ -157,6 +158,10 @@ std::vector<BrokenTwin> loop_twins() {
        .program = moments_of_their_own,
        .law = "optimizer-equal",
        .says = "`first.weight/exp_avg` on rank 1"},
+      {.name = "OneLeftOut",
+       .program = one_left_out,
+       .law = "A-unwrapped",
+       .says = "left out of the program's reduction (1, the first of them `last.bias`)"},
       {.name = "TargetOfRank0",
        .program = target_of_rank_0,
        .law = "replicas-equal",

@@ -12,13 +12,6 @@ namespace {
 
 constexpr optim::SgdOptions kSgd = {.lr = 0.125};
 
-void average_gradients(RankContext& rank, const std::vector<Variable>& parameters) {
-  for (const Variable& parameter : parameters) {
-    if (!parameter.has_grad()) continue;
-    rank.world().all_reduce(Memory::of(parameter.grad()), ReduceOp::kAvg).wait_or_throw();
-  }
-}
-
 void average_values(RankContext& rank, const nn::Module& model) {
   for (const Variable& parameter : model.parameters()) {
     rank.world().all_reduce(Memory::of(parameter.data()), ReduceOp::kAvg).wait_or_throw();
@@ -202,11 +195,7 @@ void a_loop_then_a_wrapper(RankContext& rank) {
   {
     optim::Sgd optimizer(model.parameters(), kSgd);
     for (std::int64_t step = 0; step < 3; ++step) {
-      const Batch batch = batch_of(rank, step);
-      optimizer.zero_grad();
-      mse_loss(model(batch.x), batch.y).backward();
-      average_gradients(rank, model.parameters());
-      optimizer.step();
+      averaged_step(rank, model, optimizer, batch_of(rank, step));
     }
   }
   DistributedDataParallel ddp(model, rank.world());
@@ -234,11 +223,7 @@ void target_network(RankContext& rank) {
   optim::Sgd optimizer(model.parameters(), kSgd);
   for (std::int64_t step = 0; step < 4; ++step) {
     const Batch batch = batch_of(rank, step);
-    Tensor wanted;
-    {
-      const NoGradGuard no_grad(rank.runtime());
-      wanted = target(batch.x).data();
-    }
+    const Tensor wanted = output_of(target, batch.x);
     rank.runtime().kernels().add(wanted, wanted, batch.y);
     train_step(ddp, optimizer, {batch.x, wanted});
     follow(rank, target, model);
@@ -256,11 +241,7 @@ void opponents(RankContext& rank) {
   optim::Sgd optimizer(model.parameters(), kSgd);
   for (std::int64_t step = 0; step < 4; ++step) {
     const Batch batch = batch_of(rank, step);
-    Tensor wanted;
-    {
-      const NoGradGuard no_grad(rank.runtime());
-      wanted = (step % 2 == 0 ? first : second)(batch.x).data();
-    }
+    const Tensor wanted = output_of(step % 2 == 0 ? first : second, batch.x);
     train_step(ddp, optimizer, {batch.x, wanted});
   }
 }
