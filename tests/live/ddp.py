@@ -46,11 +46,13 @@ def main():
                                                  ["draw", str(seed), str(options.cases)])
     expected = torch_jobs.run_jobs(jobs)
     n_equal = 0
-    for job, theirs, ours in zip(jobs, expected, answers_of(options.probe, jobs, "none")):
+    answers = zip(jobs, expected, answers_of(options.probe, jobs, "none"))
+    for i_job, (job, theirs, ours) in enumerate(answers):
         wrong = differences(theirs, ours)
         n_equal += not wrong
-        if wrong:
-            print("job     ", job)
+        if not wrong or i_job - n_equal >= 3:
+            continue
+        print("job     ", job)
         for key, a, b in wrong[:4]:
             print(f"  {key}\n    torch {a[:600]}\n    here  {b[:600]}")
     n_values = sum(len(answer) for answer in expected)

@@ -230,6 +230,14 @@ class Drawing {
     }
   }
 
+  // Whether the only branch that every rank uses in every step keeps a parameter that DDP reduces,
+  // whatever weight is ignored. Without one a rank's backward starts no reduction, and PyTorch
+  // hangs.
+  bool first_branch_has_bias() const {
+    const std::vector<Layer>& layers = program_.branches.front().layers;
+    return std::any_of(layers.begin(), layers.end(), [](const Layer& one) { return one.bias; });
+  }
+
   void ignored() {
     if (!dice_.chance(20)) return;
     const bool has_root = program_.branches.back().layers.front().kind == 'W';
@@ -240,7 +248,8 @@ class Drawing {
       if (tied < 0) continue;
       // One of two names, or both.
       const std::string& first = linears_.names[static_cast<std::size_t>(tied)];
-      names.insert(names.end(), {linears_.names[i], first, first + "," + linears_.names[i]});
+      names.insert(names.end(), {linears_.names[i], first});
+      if (first_branch_has_bias()) names.push_back(first + "," + linears_.names[i]);
     }
     if (has_root) names = {"w", ".w"};
     const std::string drawn = dice_.one_of(names);

@@ -1,4 +1,5 @@
 // Generated jobs against what PyTorch did with them, and against the grammar of collectives.
+#include <algorithm>
 #include <fstream>
 
 #include <gtest/gtest.h>
@@ -20,6 +21,38 @@ TEST(ProgramTest, ALineReadsBackAsItself) {
     const std::string line = text_of(draw_program(11, i));
     EXPECT_EQ(text_of(parse_program(line)), line);
   }
+}
+
+bool hangs(const Answer& answer) {
+  return std::any_of(answer.begin(), answer.end(), [](const auto& line) {
+    return line.first.starts_with("x ") && line.second.find("mismatch") != std::string::npos;
+  });
+}
+
+// PyTorch hangs in such a job, and the comparison with it.
+TEST(ProgramTest, NoDrawnJobLetsRanksCallDifferentCollectives) {
+  sim::Session session;
+  for (std::int64_t i = 0; i < 2000; ++i) {
+    const Program program = draw_program(606500004, i);
+    EXPECT_FALSE(hangs(run_program(session, program, {}))) << text_of(program);
+  }
+}
+
+// Rank 0 uses none of the wrapper's parameters in its first step, so its backward reduces nothing.
+TEST(ProgramTest, ABackwardThroughIgnoredParametersAloneReducesNothing) {
+  sim::Session session;
+  const Program program = parse_program(
+      "world=2 seed=640191 rows=3 in=2 steps=s zero=none hook=none flaw=none static=0 find=1 "
+      "view=0 buffers=1 cap=76 first=1048576 ignored=b0.l0.weight join= divide=1 throw=0 "
+      "branch=all/f32/L2x3/out branch=odd/f32/L2x3b/out");
+  const Answer answer = run_program(session, program, {});
+  const auto reductions = [&answer](std::int32_t rank) {
+    const Texts calls = calls_in(answer, rank);
+    return std::ranges::count_if(calls,
+                                 [](const std::string& c) { return c.starts_with("AR f32 "); });
+  };
+  EXPECT_EQ(reductions(0), 0);
+  EXPECT_EQ(reductions(1), 1);
 }
 
 // ---- against PyTorch
