@@ -11,6 +11,7 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -42,6 +43,15 @@ class Ran:
     output: str
     seconds: float = 0.0
     troubles: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    ran: Ran
+    trace: Path
+
+
+Recorder = Callable[[str, int], Recorded]  # Of a script of SCRIPTS and this many ranks.
 
 
 def _be_a_rank(script: Path, arguments: tuple[str, ...], folder: Path | None, output: Path,

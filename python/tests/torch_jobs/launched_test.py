@@ -53,8 +53,8 @@ def test_a_hang_is_ended_and_its_ranks_say_where_they_waited(tmp_path: Path) -> 
 
 def test_a_rank_that_only_computes_while_the_others_wait_did_not_crash(tmp_path: Path) -> None:
     script = tmp_path / "computes.py"
-    script.write_text(
-        'import torch, torch.distributed as dist\n'
+    script.write_text(  # A wrapper imports torch._dynamo: as before, but that takes seconds in which nothing is recorded.
+        'import torch, torch._dynamo, torch.distributed as dist\n'
         'from torch import nn\n'
         'from torch.nn.parallel import DistributedDataParallel\n'
         'dist.init_process_group("gloo")\n'
@@ -64,7 +64,7 @@ def test_a_rank_that_only_computes_while_the_others_wait_did_not_crash(tmp_path:
         '    while step == 2 and dist.get_rank() == 1: torch.ones(10).sum()\n'
         '    model(torch.ones(3, 2)).sum().backward()\n'
         '    optimizer.step()\n')
-    ran = subprocess.run([*record(tmp_path / "trace", "--stuck-after", "10"), *TORCHRUN, "2", str(script)],
+    ran = subprocess.run([*record(tmp_path / "trace", "--stuck-after", "4"), *TORCHRUN, "2", str(script)],
                          capture_output=True, text=True, timeout=100)
     assert "ending the job" in ran.stderr and ran.returncode != 0
     [finding] = lockstep.check(tmp_path / "trace").law("progress").findings
@@ -148,14 +148,14 @@ def test_what_the_recorder_misses_is_said_once_and_changes_nothing(tmp_path: Pat
             '    optimizer.step()\n'
             f'path = "{tmp_path}/{name}.weights" + str(dist.get_rank())\n'
             'open(path, "wb").write(model.module.weight.detach().numpy().tobytes())\n')
-        ran = subprocess.run([*record(tmp_path / name), *TORCHRUN, "2", str(script)], capture_output=True,
-                             text=True, timeout=100)
-        assert ran.returncode == 0 or "without an active exception" in ran.stderr, ran.stderr
+        (tmp_path / f"{name}_said").mkdir()
+        ran = run_job(script, 2, tmp_path / name, tmp_path / f"{name}_said")
+        assert ran.codes == [0, 0], ran.output
         weights[name] = [(tmp_path / f"{name}.weights{rank}").read_bytes() for rank in range(2)]
-        said = sorted(line for line in ran.stderr.splitlines() if "the recorder missed" in line)
+        said = sorted(line for line in ran.output.splitlines() if "the recorder missed" in line)
         expected = [f"lockstep: rank {rank}: the recorder missed something, and the job goes on: stepping: "
                     "ValueError: a rate cannot be read" for rank in range(2)]
-        assert said == (expected if name == "odd" else []), ran.stderr
+        assert said == (expected if name == "odd" else []), ran.output
         report = lockstep.check(tmp_path / name)
         assert report.ok, f"{report}: what is missing in a trace accuses no rank"
         notes = ["not recorded on ranks 0, 1, and not judged: stepping: ValueError: a rate cannot be read"]
@@ -184,12 +184,12 @@ def test_ranks_that_are_forked_after_pytorch_was_imported_end_in_their_traces(tm
     assert lockstep.check(tmp_path / "trace").ok
 
 
-def record_on_two_nodes(script: Path, folders: tuple[Path, Path]) -> None:
-    """Two launchers of two ranks each, which share no folder."""
+def record_on_two_nodes(script: Path, ranks: int, folders: tuple[Path, Path]) -> None:
+    """Two launchers of this many ranks each, which share no folder."""
     with reserved_ports() as port:
         nodes = [subprocess.Popen(
             [*record(folder), sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--node-rank", str(node),
-             "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", str(port), str(script)],
+             "--nproc-per-node", str(ranks), "--master-addr", "127.0.0.1", "--master-port", str(port), str(script)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) for node, folder in enumerate(folders)]
         outputs = [node.communicate(timeout=200)[0] for node in nodes]
     for node, output in zip(nodes, outputs):
@@ -198,19 +198,19 @@ def record_on_two_nodes(script: Path, folders: tuple[Path, Path]) -> None:
 
 def test_the_folders_of_two_nodes_are_one_job(tmp_path: Path) -> None:
     here, there = folders = (tmp_path / "here", tmp_path / "there")
-    record_on_two_nodes(SCRIPTS / "clean.py", folders)
+    record_on_two_nodes(SCRIPTS / "clean.py", 1, folders)
     report = lockstep.check(folders)
-    assert report.ok and report.ranks == 4, str(report)
+    assert report.ok and report.ranks == 2, str(report)
     assert report.law("samples-covered").verdict == "holds"
     assert not report.notes, report.notes
     command = [sys.executable, "-m", "lockstep", "check", str(here), str(there)]
     said = subprocess.run(command, capture_output=True, text=True)
-    assert said.returncode == 0 and said.stdout.count("(4 ranks)") == 1, said.stdout
+    assert said.returncode == 0 and said.stdout.count("(2 ranks)") == 1, said.stdout
 
 
 def test_a_bug_is_named_across_nodes_and_what_one_node_alone_cannot_show_is_said(tmp_path: Path) -> None:
     here, there = folders = (tmp_path / "here", tmp_path / "there")
-    record_on_two_nodes(SCRIPTS / "bypass.py", folders)
+    record_on_two_nodes(SCRIPTS / "bypass.py", 2, folders)
     findings = {finding.law: finding for finding in lockstep.check(folders).findings}
     assert findings["reduced-once"].ranks == (0, 1, 2, 3)
     assert findings["reduced-once"].cause == "bypass-wrapper"

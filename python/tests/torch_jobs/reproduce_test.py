@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import lockstep
 import pytest
 from caught_test import BROKEN, MEANT, fits
-from forked import SCRIPTS, run_job
+from forked import SCRIPTS, Recorder, run_job
 from lockstep.reproduce import CannotReproduce, is_same, main, reproduce
 
 LOCKSTEP = Path(os.environ["LOCKSTEP_BUILD"]) / "bin" / "lockstep"
@@ -34,22 +35,21 @@ NOT_PLAYED = ("averaged_flat_twice.py", "averaged_twice.py", "batches_by_length.
               "local_sgd_denominator.py", "random_split_per_rank.py", "reduced_again.py", "sampler_of_more_ranks.py",
               "shards_overlap.py", "sum_outside_autograd.py")
 PLAYED_IN_PART = ("head_replaced.py", "inner_optimizer_alone.py", "join_momentum.py")
+PLAYED = tuple(name for name in BROKEN if name not in NOT_PLAYED)
 
 
 @pytest.mark.parametrize("script", NOT_PLAYED)
-def test_what_no_recipe_plays_is_refused_in_a_sentence(script: str, tmp_path: Path) -> None:
-    ranks, _ = BROKEN[script]
-    run_job(SCRIPTS / script, ranks, tmp_path / "trace", tmp_path)
+def test_what_no_recipe_plays_is_refused_in_a_sentence(script: str, recorded: Recorder, tmp_path: Path) -> None:
     with pytest.raises(CannotReproduce, match="no small job is known that shows this"):
-        reproduce([tmp_path / "trace"], str(tmp_path / "again"))
+        reproduce([recorded(script, BROKEN[script][0]).trace], str(tmp_path / "again"))
     assert not list(tmp_path.glob("again*"))
 
 
-@pytest.mark.parametrize("script", [name for name in BROKEN if name not in NOT_PLAYED])
-def test_the_scenario_shows_what_the_script_did(script: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", PLAYED)
+def test_the_scenario_shows_what_the_script_did(script: str, recorded: Recorder, tmp_path: Path) -> None:
     ranks, expected = BROKEN[script]
-    run_job(SCRIPTS / script, ranks, tmp_path / "trace", tmp_path)
-    made = reproduce([tmp_path / "trace"], str(tmp_path / "again"), MEANT.get(script, ""))
+    trace = recorded(script, ranks).trace
+    made = reproduce([trace], str(tmp_path / "again"), MEANT.get(script, ""))
     assert [path.name for path in made.files] == ["again.toml", "again_ranks.py", "test_again.py"]
     report = simulated(tmp_path / "again.toml", tmp_path / "simulated", MEANT.get(script, ""))
     for shown in made.shown:
@@ -67,29 +67,44 @@ def test_the_scenario_shows_what_the_script_did(script: str, tmp_path: Path) -> 
         assert "not shown: " in said
         return
     # The first thing that was expected of the script is there, with its step and ranks.
-    recorded = lockstep.check(tmp_path / "trace", buffers=MEANT.get(script, ""))
-    [wanted, *_] = [finding for finding in recorded.findings if fits(finding, expected[0])]
+    findings = lockstep.check(trace, buffers=MEANT.get(script, "")).findings
+    [wanted, *_] = [finding for finding in findings if fits(finding, expected[0])]
     assert wanted in made.shown, f"{wanted}\n{report}\n{said}"
 
 
-@pytest.mark.parametrize("script", ["wrong_lr.py", "bypass.py", "shape_differs.py", "same_dropout.py", "micro_means.py",
-                                    "no_sampler.py", "same_numpy_seed.py", "stream_not_divided.py"])
-def test_the_pytest_file_passes_with_ranks_of_pytorch(script: str, tmp_path: Path) -> None:
-    run_job(SCRIPTS / script, BROKEN[script][0], tmp_path / "trace", tmp_path)
-    reproduce([tmp_path / "trace"], str(tmp_path / "again"))
-    ran = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-                          str(tmp_path / "test_again.py")], capture_output=True, text=True, cwd=tmp_path)
+@pytest.mark.parametrize("script", PLAYED)
+def test_its_ranks_of_pytorch_show_it_too(script: str, recorded: Recorder, tmp_path: Path,
+                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    reproduce([recorded(script, BROKEN[script][0]).trace], str(tmp_path / "again"), MEANT.get(script, ""))
+    test = runpy.run_path(str(tmp_path / "test_again.py"))["test_ranks_of_pytorch_show_it"]
+
+    def forked(words: list[str | Path]) -> None:  # Instead of torchrun, for which each rank imports PyTorch.
+        ranks, folder = words[words.index("--nproc-per-node") + 1], words[words.index("-o") + 1]
+        run_job(Path(words[-1]), int(ranks), Path(folder), tmp_path)
+
+    monkeypatch.setattr(subprocess, "run", forked)
+    test(tmp_path / "by_ranks")
+
+
+def pytest_of(test: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("script", ["wrong_lr.py", "shape_differs.py"])
+def test_the_pytest_file_passes_as_it_is(script: str, recorded: Recorder, tmp_path: Path) -> None:
+    reproduce([recorded(script, BROKEN[script][0]).trace], str(tmp_path / "again"))
+    ran = pytest_of(tmp_path / "test_again.py")
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "2 passed" in ran.stdout
-    if script not in ("wrong_lr.py", "bypass.py"):
-        return  # Its mistake has no line of its own.
-    # Without the mistake the same file fails: it tests something.
+
+
+@pytest.mark.parametrize("script", ["wrong_lr.py", "bypass.py"])
+def test_the_pytest_file_fails_without_the_mistake(script: str, recorded: Recorder, tmp_path: Path) -> None:
+    reproduce([recorded(script, BROKEN[script][0]).trace], str(tmp_path / "again"))
     scenario = tmp_path / "again.toml"
     lines = [line for line in scenario.read_text().splitlines() if not line.startswith(("bug", "override"))]
     scenario.write_text("\n".join(lines))
-    ran = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
-                          f"{tmp_path / 'test_again.py'}::test_simulated_ranks_show_it"],
-                         capture_output=True, text=True, cwd=tmp_path)
+    ran = pytest_of(f"{tmp_path / 'test_again.py'}::test_simulated_ranks_show_it")
     assert ran.returncode == 1, ran.stdout
 
 

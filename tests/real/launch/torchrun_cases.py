@@ -120,7 +120,7 @@ def title(case):
 
 
 def run(case, launcher):
-    """What `launcher`, a command without its arguments, makes of a case."""
+    """What a launcher makes of a case: `launcher(words, folder, environment)` runs it there, and returns a CompletedProcess."""
     folder = Path(tempfile.mkdtemp(prefix="lockstep-torchrun-"))
     try:
         with reserved_ports() as port:
@@ -139,8 +139,7 @@ def _run(case, launcher, folder, port):
     line = case.line.replace("PORT", port).replace("LOGS", str(logs)).replace("HERE", str(folder))
     environment = {name: value for name, value in CLEAN.items() if name != "CUDA_VISIBLE_DEVICES"}
     environment.update(case.env, CASE_FOLDER=str(seen), TMPDIR=str(folder / "tmp"), PYTHONPATH=str(folder))
-    done = subprocess.run([*launcher, *line.split()], cwd=folder, env=environment, capture_output=True, text=True,
-                          timeout=240, check=False)
+    done = launcher(line.split(), folder, environment)
     written = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(seen.glob("*.json"))}
     return {
         "exit code": done.returncode,
@@ -216,11 +215,24 @@ def unexplained(case, ours, theirs):
     return kept
 
 
+def module(case):
+    """PyTorch's launcher."""
+    return "torch.distributed.run" if case.as_ == TORCHRUN else case.as_
+
+
+def process(*command):
+    """A launcher that is a command."""
+    def launcher(words, folder, environment):
+        return subprocess.run([*command, *words], cwd=folder, env=environment, capture_output=True, text=True,
+                              timeout=240, check=False)
+    return launcher
+
+
 def theirs(case, python):
     """PyTorch's launcher, by the interpreter that has it."""
-    return [python, "-m", "torch.distributed.run" if case.as_ == TORCHRUN else case.as_]
+    return process(python, "-m", module(case))
 
 
 def ours(case, lockstep):
     """The same command line, given to `lockstep launch`."""
-    return [lockstep, "launch", *(["--as", case.as_] if case.as_ != TORCHRUN else [])]
+    return process(lockstep, "launch", *(["--as", case.as_] if case.as_ != TORCHRUN else []))

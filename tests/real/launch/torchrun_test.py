@@ -6,13 +6,16 @@ usage: torchrun_test.py LOCKSTEP recorded       against tests/golden/torchrun.js
        torchrun_test.py LOCKSTEP live FOLDER    against PyTorch in the virtual environment FOLDER
        torchrun_test.py LOCKSTEP page           writes the table of the page
 """
+import functools
 import json
+import queue
 import sys
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torchrun_cases as cases
+from preloaded import Preloaded
 
 ROOT = Path(__file__).resolve().parents[3]
 GOLDEN = json.loads((ROOT / "tests" / "golden" / "torchrun.json").read_text(encoding="utf-8"))
@@ -29,6 +32,23 @@ def all_of(command_of):
 
 def ours():
     return all_of(lambda case: cases.ours(case, LOCKSTEP))
+
+
+def theirs(python):
+    """PyTorch's launchers, imported twice for all cases."""
+    with Preloaded(python) as one, Preloaded(python) as other:
+        free = queue.SimpleQueue()
+        free.put(one)
+        free.put(other)
+
+        def launcher(case, *where):
+            preloaded = free.get()
+            try:
+                return preloaded.run(cases.module(case), *where)
+            finally:
+                free.put(preloaded)
+
+        return all_of(lambda case: functools.partial(launcher, case))
 
 
 def recorded():
@@ -93,9 +113,9 @@ class TorchrunTest(unittest.TestCase):
         if not (folder / "ready.txt").exists():
             print(f"not compared: there is no PyTorch in {folder}")
             return
-        theirs = all_of(lambda case: cases.theirs(case, folder / "bin" / "python"))
-        self.expect_equal(ours(), theirs)
-        for case, now, then in zip(cases.CASES, theirs, recorded(), strict=True):
+        found = theirs(folder / "bin" / "python")
+        self.expect_equal(ours(), found)
+        for case, now, then in zip(cases.CASES, found, recorded(), strict=True):
             with self.subTest("recorded: " + cases.title(case)):
                 self.assertEqual(cases.differences(now, then), [])
 

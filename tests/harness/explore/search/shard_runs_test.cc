@@ -21,7 +21,7 @@ using ::testing::HasSubstr;
 #ifdef __SANITIZE_THREAD__
 constexpr std::array<std::uint64_t, 2> kCounts = {2, 5};
 #else
-constexpr std::array<std::uint64_t, 5> kCounts = {1, 2, 5, 64, 1000};
+constexpr std::array<std::uint64_t, 5> kCounts = {1, 2, 5, 64, 400};
 #endif
 
 class ShardRunsTest : public ::testing::Test {
