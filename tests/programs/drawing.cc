@@ -231,8 +231,8 @@ class Drawing {
   }
 
   // Whether the only branch that every rank uses in every step keeps a parameter that DDP reduces,
-  // whatever weight is ignored. Without one a rank's backward starts no reduction, and PyTorch
-  // hangs.
+  // whatever weight is ignored. Where none is left, a rank's backward starts no reduction, and
+  // PyTorch hangs.
   bool first_branch_has_bias() const {
     const std::vector<Layer>& layers = program_.branches.front().layers;
     return std::any_of(layers.begin(), layers.end(), [](const Layer& one) { return one.bias; });
