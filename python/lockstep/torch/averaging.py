@@ -3,7 +3,7 @@
 No patch of its own: groups.py hands over sums, means and broadcasts over all ranks, and stepping.py's hooks
 say what a step used. A program that sends, before its very first step, the gradients of all the parameters that
 some module trains has said what its replicas are: from the next step on that module is recorded as a
-wrapper that reduces nothing. If it leaves out some of them, fewer than half, the rest is the wrapper, and those
+wrapper that reduces nothing. What has no gradient then may have one on another rank, and belongs to it. If it leaves out some of them, fewer than half, the rest is the wrapper, and those
 that are left out are parameters that no wrapper has. The first step itself is not recorded, since nothing watched
 its backward. Before a step that fewer elements were sent for, recording ends: the ranks may train alone from
 there on. Sums that only one rank gets count like those that all get, since all may step with what they have. A
@@ -24,6 +24,8 @@ from lockstep.torch.wrapping import Wrapper
 from lockstep.words import CollectiveOp, ReduceOp, StateKind, StatePoint
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lockstep.torch.groups import Call
     from lockstep.torch.recorder import Recorder
 
@@ -36,17 +38,20 @@ class Averaged(Wrapper):
     """A module whose gradients the program reduces. Its data are not followed: what the first step
     consumed has passed by."""
 
-    def __init__(self, recorder: Recorder, index: int, module: torch.nn.Module, reduced: set[int], apart: bool) -> None:
+    def __init__(self, recorder: Recorder, index: int, module: torch.nn.Module, left_out: set[int], apart: bool) -> None:
         super().__init__(recorder, index, module)
         self.apart = apart  # Its steps leave the replicas apart: only one rank gets the sums, or they come after a step.
         self.is_replaced = False  # By what the program sends: what it has come to does not matter.
-        self.left_out = {id(p): name for name, p in self.trained if id(p) not in reduced}
-        self.all = {name: p for name, p in self.all.items() if not p.requires_grad or id(p) in reduced}
-        self.trained = [(name, p) for name, p in self.trained if id(p) in reduced]
+        self.left_out = {id(p): name for name, p in self.trained if id(p) in left_out}
+        self.all = {name: p for name, p in self.all.items() if id(p) not in left_out}
+        self.trained = [(name, p) for name, p in self.trained if id(p) not in left_out]
         self._buffers = {}  # Nothing says what they are meant to be.
         self.through = self.prepared = True  # No forward can miss a reduction, no backward lies inside one.
         self.place.sync = 0
-        self.n_elements = sum(parameter.numel() for _, parameter in self.trained)
+
+    def n_elements(self) -> int:
+        """What a step needs that all have sent. Which parameters have gradients may differ from step to step."""
+        return sum(p.numel() for _, p in self.trained if p.grad is not None)
 
     def entering(self, module: torch.nn.Module) -> None:
         recorder, place, pen = self.recorder, self.place, self.recorder.pen
@@ -94,6 +99,7 @@ class Averaging:
         self._to_one = False  # Some of them: only one rank gets the sums.
         self._last_step = (-1, frozenset[int]())  # Backwards before it, and what it used.
         self._late: set[int] = set()  # Parameters whose gradients were sent after a step had used them.
+        self._starting: Averaged | None = None  # From the end of the step that runs.
 
     def posted(self, call: Call) -> None:
         """A collective of the program's own. One in the middle of a backward comes too early: hooks of the
@@ -182,42 +188,57 @@ class Averaging:
 
     def stepping(self, optimizer: Any) -> None:
         """A step begins."""
-        if not self._averaged:
-            return
         used = {id(p) for group in optimizer.param_groups for p in group["params"]}
         for wrapper in list(self._averaged):
-            if self._n_sent < wrapper.n_elements and any(id(p) in used for _, p in wrapper.trained):
+            if self._n_sent < wrapper.n_elements() and any(id(p) in used for _, p in wrapper.trained):
                 self._end(wrapper)
+        if self._may_begin() and self._starting is None:
+            self._starting = self._found(self._free(optimizer))
 
-    def stepped(self, optimizer: Any) -> None:
-        """A step is over."""
-        self._n_sent = 0
-        to_one, self._to_one = self._to_one, False
-        if not self._may_begin():
-            return
-        pen, owned = self.recorder.pen, self.recorder.wrapping.owners()
-        used = {id(p): p for group in optimizer.param_groups for p in group["params"]
+    def _free(self, optimizer: Any) -> dict[int, Any]:
+        """What it trains of no wrapper."""
+        owned = self.recorder.wrapping.owners()
+        return {id(p): p for group in optimizer.param_groups for p in group["params"]
                 if p.requires_grad and id(p) not in owned}
+
+    def _found(self, used: dict[int, Any]) -> Averaged | None:
+        """What a first step shows, as it is before the step: that makes the replicas differ where something is wrong."""
+        pen = self.recorder.pen
         # What was not the gradient itself counts if sums have come back.
         reduced = self._reduced | {number for number, digest in self._copied.items() if pen is not None
                                    and number in used and pen.digest(used[number].grad) != digest}
         reduced |= {number for number in self._absent if number in used and used[number].grad is not None}
+        # Of steps that were taken before, nothing was reduced; where a step takes some of what was reduced,
+        # other ranks may take the rest, and need not know what else it takes. What has no gradient may have one there.
+        left_out = {number for number, p in used.items() if number not in reduced and p.grad is not None}
+        begins = reduced and reduced <= set(used) and 2 * len(left_out) < len(used) and \
+            not any(self._has_stepped(parameter) for parameter in used.values())
+        module = self._module_of(set(used)) if begins else None
+        if module is None:
+            return None
+        wrapper = self._made(module, left_out, self._to_one)
+        if not wrapper.apart:  # Otherwise each step may be followed by what replaces the parameters.
+            wrapper.write_states(StateKind.PARAM, StatePoint.WRAP, wrapper.all)
+        return wrapper
+
+    def stepped(self, optimizer: Any) -> None:
+        """A step is over."""
+        self._n_sent = 0
+        starting, self._starting, self._to_one = self._starting, None, False
+        if not self._may_begin():
+            return
+        used = self._free(optimizer)
         # What is sent and stepped with before another backward is something else, such as an outer optimizer's.
         late = self._late if self.n_backwards > self._last_step[0] else set()
         self._late = set()
         self._reduced, self._absent, self._copied = set(), set(), {}
         self._last_step = self.n_backwards, frozenset(used)
-        # Of steps that were taken before, nothing was reduced; where a step takes some of what was reduced,
-        # other ranks may take the rest, and need not know what else it takes.
-        left_out = [p for number, p in used.items() if number not in reduced]
-        begins = reduced <= set(used) and 2 * len(left_out) < len(used) and \
-            all(p.grad is not None for p in left_out) and \
-            not any(self._has_stepped(parameter) for parameter in used.values())
         self._stepped.update((number, weakref.ref(p)) for number, p in used.items())
-        comes_late = bool(used) and late == set(used)
-        module = self._module_of(set(used)) if begins or comes_late else None
-        if module is not None:
-            self._begin(module, reduced, to_one or comes_late)
+        if starting is None and used and late == set(used):
+            module = self._module_of(set(used))
+            starting = self._made(module, set(), True) if module is not None else None
+        if starting is not None:
+            self._begin(starting)
 
     def _has_stepped(self, parameter: Any) -> bool:
         known = self._stepped.get(id(parameter))
@@ -232,41 +253,59 @@ class Averaging:
                 found.append((sum(1 for _ in module.modules()), module))
         return min(found, key=lambda one: one[0])[1] if found else None
 
-    def _begin(self, module: torch.nn.Module, reduced: set[int], apart: bool) -> None:
+    def _made(self, module: torch.nn.Module, left_out: set[int], apart: bool) -> Averaged:
         recorder, pen = self.recorder, self.recorder.pen
-        wrapping = recorder.wrapping
-        wrapper = Averaged(recorder, len(wrapping.all), module, reduced, apart)
-        if pen is None:
-            return
-        wrapping.add(wrapper)
-        self._averaged.append(wrapper)
+        wrapper = Averaged(recorder, len(recorder.wrapping.all), module, left_out, apart)
         wrapper.place.opt = 1
         recorder.moved(wrapper.place)
-        pen.wrap(
-            wrapper.index, wrapper.layout([name for name, _ in wrapper.trained]),
-            wrapper.layout([name for name, p in wrapper.all.items() if not p.requires_grad]),
-            wrapper.layout([]), wrapper.layout(wrapper.ignored), "local", 0, 0, recorder.world, False)
-        if not apart:  # The first step has made the replicas differ: that is not how they began.
-            wrapper.write_states(StateKind.PARAM, StatePoint.WRAP, wrapper.all)
+        if pen is not None:
+            pen.wrap(
+                wrapper.index, wrapper.layout([name for name, _ in wrapper.trained]),
+                wrapper.layout([name for name, p in wrapper.all.items() if not p.requires_grad]),
+                wrapper.layout([]), wrapper.layout(wrapper.ignored), "local", 0, 0, recorder.world, False)
+        return wrapper
+
+    def _begin(self, wrapper: Averaged) -> None:
+        module = wrapper.module()
+        if module is None:
+            return
+        self.recorder.wrapping.add(wrapper)
+        self._averaged.append(wrapper)
         wrapper.gradients.watch()
         wrapper.watch_entry()
-        recorder.patches.on_undo(wrapper.forget)
+        self.recorder.patches.on_undo(wrapper.forget)
         weakref.finalize(module, wrapper.forget)
 
 
 def _is_made_of(tensor: torch.Tensor, grads: list[Any]) -> bool:
-    """Whether a buffer is these gradients, one after the other, but for a factor and its precision."""
+    """Whether a buffer is these gradients, one after the other in any order, but for a factor and its precision."""
     if not grads or any(grad is None for grad in grads):
         return False
     if sum(grad.numel() for grad in grads) != tensor.numel():
         return False
-    products = squares = others = 0.0
-    for part, grad in zip(tensor.split([grad.numel() for grad in grads]), grads):
-        one, other = part.double(), grad.reshape(-1).double()
-        products += float(one @ other)
-        squares += float(one @ one)
-        others += float(other @ other)
-    return 0.0 < products < math.inf and products * products > (1.0 - ROUNDINGS) * squares * others
+    parts = tensor.split([grad.numel() for grad in grads])
+    product = sum(float(part.double() @ grad.reshape(-1).double()) for part, grad in zip(parts, grads))
+    ours, theirs = _sums(parts), _sums(grads)
+    if not 0.0 < ours[1] * theirs[1] < math.inf:
+        return False
+    in_order = product > 0.0 and product * product > (1.0 - ROUNDINGS) * ours[1] * theirs[1]
+    return in_order or all(math.isclose(a, b, rel_tol=ROUNDINGS) for a, b in zip(_shape(ours), _shape(theirs)))
+
+
+def _sums(parts: Iterable[torch.Tensor]) -> tuple[float, float, float]:
+    """Of magnitudes, of squares and of their squares."""
+    magnitudes = squares = fourths = 0.0
+    for part in parts:
+        square = part.double().square()
+        magnitudes += float(part.double().abs().sum())
+        squares += float(square.sum())
+        fourths += float(square.square().sum())
+    return magnitudes, squares, fourths
+
+
+def _shape(sums: tuple[float, float, float]) -> tuple[float, float]:
+    """What neither the order of the values nor a factor changes."""
+    return sums[0] ** 2 / sums[1], sums[2] / sums[1] ** 2
 
 
 def install(recorder: Recorder) -> None:

@@ -100,6 +100,49 @@ def test_a_loop_that_sends_half_of_the_gradients_says_nothing_of_the_rest(tmp_pa
     assert wrapped_by(tmp_path, "parameter.dim() > 1") == []
 
 
+HEADS = """
+class Heads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 1), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.first(x) if FIRST else self.second(x)
+
+model = Heads()
+"""
+
+
+@pytest.mark.parametrize("first", ["True", "dist.get_rank() == 0"])
+def test_parameters_without_gradients_belong_to_the_model(first: str, tmp_path: Path) -> None:
+    whole = "model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 1))\n"
+    sums = "for parameter in model.parameters():"
+    assert whole in JOB and sums in JOB
+    text = JOB.replace(whole, HEADS.replace("FIRST", first)).replace(sums, "for parameter in ():").replace("{sum}", "pass")
+    text = text.replace("added = sizes()", "[dist.all_reduce(p.grad) for p in model.parameters() if p.grad is not None]")
+    text = "\n".join(line for line in text.splitlines() if "print(" not in line and "get_rank() == 0:" not in line)
+    (tmp_path / "job.py").write_text(text)
+    _, events = events_of(tmp_path / "job.py", tmp_path)
+    assert [event["params"] for event in events if event["kind"] == "wrap"] == \
+        [["first.weight", "first.bias", "second.weight", "second.bias"]]
+    assert {event["at"][4] for event in events if event["kind"] == "step"} == {1, 2, 3, 4}, "each step had all that it uses sent"
+    lines = [line for path in (tmp_path / "trace").glob("*.jsonl") for line in path.read_text().splitlines()[1:]]
+    began = [event["digests"] for event in map(json.loads, lines) if event["kind"] == "param" and event["point"] == "wrap"]
+    assert len(began) == 2 and began[0] == began[1], "as before the first step, which may have made them differ"
+    assert lockstep.check(tmp_path / "trace").ok == (first == "True")
+
+
+@pytest.mark.parametrize(("order", "is_found"), [("[::-1]", True), ("[1:] + parts[:1]", True), ("[:0] + [part * part for part in parts]", False)])
+def test_gradients_in_one_piece_are_known_in_any_order(order: str, is_found: bool, tmp_path: Path) -> None:
+    sums = "for parameter in model.parameters():\n        {sum}"
+    assert sums in JOB
+    flat = (f"parts = [p.grad.reshape(-1) for p in model.parameters()]\n    flat = torch.cat(parts{order})\n    dist.all_reduce(flat)\n"
+            "    [p.grad.add_(0.5) for p in model.parameters()]")
+    (tmp_path / "job.py").write_text(JOB.replace(sums, flat))
+    _, events = events_of(tmp_path / "job.py", tmp_path)
+    assert any(event["kind"] == "wrap" for event in events) is is_found
+
+
 def test_losses_say_whether_the_backward_starts_from_a_mean(tmp_path: Path) -> None:
     _, events = job(tmp_path, "dist.all_reduce(parameter.grad)")
     losses = [event["reduction"] for event in events if event["kind"] == "loss"]

@@ -39,6 +39,8 @@ def _configuration(subject: str) -> Expected:
 
 
 ROWS = {
+    "absent_gradients_skipped": Row(
+        Expected("replicas-equal", "unused-none-vs-zero", 1, (1,), tensor="heads.0.weight", says="some ranks had none")),
     "async_no_wait": Row(Expected("in-flight-untouched", "overlap-race", ranks=(0, 1), field="read")),
     "avg_of_avgs": Row(None, Expected("metric-true", "prereduced-metric", field="loss")),
     "average_on_rank_0": Row(
@@ -57,6 +59,8 @@ ROWS = {
     "ema_drift": Row(None, Expected("replicas-equal", "ema-drift", 1, (1,), tensor="ema/1.running_mean")),
     "file_order_differs": Row(Expected("samples-covered", "data-order-differs", 0, (1,), field="order"),
                               _configuration("files")),
+    # What is in which place of a buffer only its program knows.
+    "flattened_otherwise": Row(Expected("replicas-equal", None, 1, (1,), tensor="0.weight", says="the gradients the step used differed")),
     "grow_rng_clone": Row(Expected("rng-scopes", "rng-same-dropout", 0, (2, 3)), ranks=4),
     "hash_order_ids": Row(None, _configuration("vocabulary")),
     "init_buffers_skipped": Row(
