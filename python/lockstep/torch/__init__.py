@@ -4,6 +4,7 @@ never which version it is:
     groups.py     process groups and their collectives
     wrapping.py   DistributedDataParallel: construction, buckets, communication hooks, forwards
     described.py  the classes and options of a model's modules
+    shared_parameters.py  parameters of several wrapped models
     replaced_buffers.py  buffers of this rank that rank 0's replace
     gradients.py  backwards: gradients
     losses.py     what a backward starts from

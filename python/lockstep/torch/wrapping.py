@@ -23,6 +23,7 @@ from lockstep.torch.gradients import Gradients
 from lockstep.torch.looking import Look
 from lockstep.torch.recorder import FORWARD, INIT, Place, say
 from lockstep.torch.replaced_buffers import ReplacedBuffers
+from lockstep.torch.shared_parameters import look_for_sharing
 from lockstep.words import HookEffect, LonePoint, PhaseKind, StateKind, StatePoint
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class Wrapper:
         self._entry: Any = None  # The hook on the module inside.
         self.gone = False
         self.looks = True  # This window is looked at.
+        self.shares = False  # Another wrapper reduces some of its gradients, too: none of its windows is looked at.
         self.group = 0  # The number of its group, 0 = the world.
         self.began = 0  # The synchronising forward that this window began with.
         self.gradients = Gradients(self)
@@ -115,7 +117,7 @@ class Wrapper:
             if look is Look.COUNT and not left_out.overdue:
                 return
             left_out.end()
-        looks = look is Look.WHOLE
+        looks = look is Look.WHOLE and not self.shares
         if looks:
             self.gradients.watch()
             self.watch_entry()
@@ -352,6 +354,7 @@ class Wrapping:
         wrapper.write_states(StateKind.BUFFER, StatePoint.WRAP, wrapper.buffers)
         wrapper.watch_entry()
         recorder.patches.on_undo(wrapper.unwatch_entry)
+        look_for_sharing(recorder, wrapper)
 
     def hooked(self, ddp: Any, hook: Any) -> None:
         """A communication hook takes the place of the reduction."""
