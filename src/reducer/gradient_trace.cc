@@ -31,6 +31,18 @@ int precision(DType dtype) {
 constexpr std::size_t kDraftBytes =
     3 * (sizeof(std::uint64_t) + sizeof(Sketch) + sizeof(std::int64_t) + sizeof(std::uint8_t));
 
+/// A parameter that several wrappers reduce belongs to the last one that has.
+void take_over(std::span<const Variable> parameters,
+               std::span<const NameId> names,
+               std::int32_t wrapper) {
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    VariableState& state = parameters[i].state();
+    if (state.wrapper == wrapper) continue;
+    state.wrapper = wrapper;
+    state.name = names[i];
+  }
+}
+
 }  // namespace
 
 GradientTrace::GradientTrace(Runtime& runtime,
@@ -206,6 +218,7 @@ void GradientTrace::record_local() {
 }
 
 void GradientTrace::record_outcome(bool reduced) {
+  if (reduced) take_over(parameters_, names_, wrapper_);
   if (reduced && (recorder_->options().grad_post || recorder_->options().values)) {
     grads_.reserve(parameters_.size());
     for (const Variable& parameter : parameters_) grads_.add(parameter);

@@ -13,6 +13,7 @@ import torch
 
 from lockstep.torch.losses import SCALED_BY, write_loss
 from lockstep.torch.recorder import BACKWARD, FORWARD
+from lockstep.torch.shared_parameters import is_of_another, take_over
 from lockstep.words import GradPoint
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ class Gradients:
     def incoming(self, index: int, parameter: torch.Tensor, grad: torch.Tensor) -> None:
         """A contribution is about to be added to the parameter's gradient."""
         pen = self.recorder.pen
-        if pen is None or not self.wrapper.looks:
+        if pen is None or not self.wrapper.looks or is_of_another(self.wrapper, parameter):
             return
         if parameter.grad is None:
             self._based[index] = False
@@ -83,7 +84,10 @@ class Gradients:
     def accumulated(self, index: int, parameter: torch.Tensor) -> None:
         """The contribution has been added, and the reducer has not seen it yet."""
         pen = self.recorder.pen
-        self._touched = self._held[index] = True
+        self._held[index] = True
+        if is_of_another(self.wrapper, parameter):
+            return
+        self._touched = True
         if pen is None or not self.wrapper.looks:
             return
         if self.wrapper.is_inside():  # No reducer will see it.
@@ -135,6 +139,7 @@ class Gradients:
     def write_reduced(self) -> None:
         """The averages have been published."""
         wrapper, pen = self.wrapper, self.recorder.pen
+        take_over(self.recorder.wrapping, wrapper)
         if pen is not None and wrapper.looks:
             names = [name for name, _ in wrapper.trained]
             pen.grads(wrapper.index, GradPoint.POST, wrapper.layout(names),

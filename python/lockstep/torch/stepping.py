@@ -91,7 +91,7 @@ class Stepping:
 
     def shares_of(self, optimizer: Any) -> list[_Share]:
         """By wrapper. Looked up again only after a wrapper or a parameter has been added."""
-        shape = [self.recorder.wrapping.version]
+        shape = [self.recorder.wrapping.version, self.recorder.wrapping.moves]
         for group in optimizer.param_groups:
             shape.append(len(group["params"]))
         known = self._shares.get(optimizer)

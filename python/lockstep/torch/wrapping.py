@@ -46,6 +46,7 @@ class Wrapper:
         self.frozen = {name: p for name, p in self.all.items() if not p.requires_grad}
         self._buffers = {name: b for name, b in module.named_buffers() if name not in ignored}
         self.ignored = sorted(ignored)
+        self.shared: dict[int, list[Wrapper]] = {}  # By parameter: wrappers that reduce it, too.
         self.left_out: dict[int, str] = {}  # Trained parameters that it is not to keep equal, by id.
         self.layouts: dict[tuple[str, ...], int] = {}
         self.synchronizes: Callable[[], bool] = lambda: False  # Whether a forward now would.
@@ -64,7 +65,6 @@ class Wrapper:
         self._entry: Any = None  # The hook on the module inside.
         self.gone = False
         self.looks = True  # This window is looked at.
-        self.shares = False  # Another wrapper reduces some of its gradients, too: none of its windows is looked at.
         self.group = 0  # The number of its group, 0 = the world.
         self.began = 0  # The synchronising forward that this window began with.
         self.gradients = Gradients(self)
@@ -99,6 +99,10 @@ class Wrapper:
         module = self.module()
         return module is not None and not module.training
 
+    def is_armed(self) -> bool:
+        """The next backward through it is reduced."""
+        return self.reduces and self.awaits
+
     def is_inside(self) -> bool:
         """A backward that runs now lies inside a forward, and the reducer takes no part in it."""
         return self.through and not self.prepared
@@ -117,7 +121,7 @@ class Wrapper:
             if look is Look.COUNT and not left_out.overdue:
                 return
             left_out.end()
-        looks = look is Look.WHOLE and not self.shares
+        looks = look is Look.WHOLE
         if looks:
             self.gradients.watch()
             self.watch_entry()
@@ -249,6 +253,7 @@ class Wrapping:
         self.version = 0  # Counts the changes of who owns which parameters.
         self._owners: dict[int, tuple[Wrapper, str]] = {}
         self._owners_of = 0
+        self.moves = 0  # Of parameters from one wrapper to another.
 
     def begin(self, module: torch.nn.Module) -> Wrapper:
         """Before DDP's constructor."""
@@ -354,7 +359,7 @@ class Wrapping:
         wrapper.write_states(StateKind.BUFFER, StatePoint.WRAP, wrapper.buffers)
         wrapper.watch_entry()
         recorder.patches.on_undo(wrapper.unwatch_entry)
-        look_for_sharing(recorder, wrapper)
+        look_for_sharing(self, wrapper)
 
     def hooked(self, ddp: Any, hook: Any) -> None:
         """A communication hook takes the place of the reduction."""
