@@ -28,7 +28,7 @@ def look_for_sharing(wrapping: Wrapping, wrapper: Wrapper) -> None:
 def is_of_another(wrapper: Wrapper, parameter: Any) -> bool:
     """What is added to it now is added by a backward that another wrapper will reduce, and this one will not."""
     others = wrapper.shared.get(id(parameter), ())
-    return bool(others) and not wrapper.is_armed() and any(other.is_armed() for other in others)
+    return bool(others) and not wrapper.is_armed() and any(other.is_armed() and not other.gone for other in others)
 
 
 def take_over(wrapping: Wrapping, wrapper: Wrapper) -> None:

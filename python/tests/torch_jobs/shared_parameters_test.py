@@ -84,6 +84,21 @@ def test_what_none_of_them_reduces_is_noticed(last: str, causes: set[str], tmp_p
     assert {finding.cause for finding in found if finding.law == "reduced-once"} == causes, str(report)
 
 
+# The first wrapper waits for a backward that never comes: it is gone when the model is wrapped anew.
+ANEW = "model = nn.Sequential(trunk, nn.Tanh(), heads[0])\nfirst = DistributedDataParallel(model)\nfirst(torch.ones(1, 4))\n" \
+    "first = DistributedDataParallel(model)\n"
+
+
+def test_what_no_wrapper_reduces_after_a_model_was_wrapped_anew_is_noticed(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    both = JOB.index("first, second = ")
+    text = JOB[:both] + ANEW + JOB[JOB.index("optimizer = "):]
+    script.write_text(text.format(backwards="with first.no_sync(): first(x).mean().backward()", after="pass"))
+    run_job(script, 2, tmp_path / "trace", tmp_path)
+    findings = lockstep.check(tmp_path / "trace").findings
+    assert {finding.tensor for finding in findings if finding.law == "reduced-once"} >= {"0.weight", "2.bias"}
+
+
 def test_replicas_that_come_apart_are_noticed(tmp_path: Path) -> None:
     _, report = ran(tmp_path, IN_TURN, NUDGED)
     [finding] = [one for one in report.findings if one.cause == "parameter-nudged"]
