@@ -174,6 +174,92 @@ TEST(TrainedSetTest, GradientsThatNoOptimizerWantsAreAdviceOnly) {
   EXPECT_EQ(result.advice[0].id, "A-not-optimised");
 }
 
+/// One optimizer steps for two wrappers, and has not `scale`, which the first one reduces.
+DdpJob with_an_optimizer_of_two_wrappers(bool alive) {
+  DdpJob job(2);
+  const std::array<LayoutId, 2> wrapped = {job.stream.layout({"weight", "scale"}),
+                                           job.stream.layout({"bias"})};
+  const std::array<LayoutId, 2> used = {job.stream.layout({"weight"}), wrapped[1]};
+  const LayoutId both = job.stream.layout({"weight", "bias"});
+  const std::vector<std::uint64_t> digests(2, std::bit_cast<std::uint64_t>(1.0));
+  const std::vector<std::uint8_t> defined = {0};
+  const std::vector<std::uint8_t> used_bits = {static_cast<std::uint8_t>(alive ? 0 : 1)};
+  for (const std::int32_t rank : {0, 1}) {
+    for (const LayoutId params : wrapped) {
+      job.at(rank);
+      job.stream.add(rank, WrapEvent{.params = params, .n_ranks = 2});
+      ++job.wrapper;
+    }
+    for (job.wrapper = 0; job.wrapper < 2; ++job.wrapper) {
+      const auto at = static_cast<std::size_t>(job.wrapper);
+      job.forward(rank);
+      job.stream.add(rank,
+                     GradEvent{.point = GradPoint::kInc,
+                               .layout = wrapped[at],
+                               .digests = {digests.data(), 2 - at},
+                               .undefined = defined});
+      job.stream.add(rank,
+                     GradEvent{.point = GradPoint::kUsed,
+                               .layout = used[at],
+                               .digests = {digests.data(), 1},
+                               .undefined = used_bits});
+    }
+    job.wrapper = 0;
+    job.stream.at(rank).wrapper = -1;
+    job.stream.add(rank, StepEvent{.lr = 0.5, .layout = both});
+  }
+  return job;
+}
+
+TEST(TrainedSetTest, AnOptimizerOfSeveralWrappersUsesTheirGradients) {
+  const LawResult result = trained_set(with_an_optimizer_of_two_wrappers(true));
+  EXPECT_TRUE(result.findings.empty());
+  ASSERT_EQ(result.advice.size(), 1U);
+  EXPECT_EQ(result.advice[0].id, "A-not-optimised");
+  EXPECT_NE(result.advice[0].message.find("`scale`"), std::string::npos);
+}
+
+TEST(TrainedSetTest, AnOptimizerOfSeveralWrappersIsStaleWhereNoneHasAGradient) {
+  const LawResult result = trained_set(with_an_optimizer_of_two_wrappers(false));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "optimizer-stale");
+  EXPECT_EQ(result.findings[0].tensor, "scale");
+}
+
+/// What a wrapper reduces and no optimizer has; at the end it is `left`.
+DdpJob with_a_weight_of_no_optimizer(double left, StatePoint point) {
+  DdpJob job = with_foreign_optimizer(true);
+  for (const std::int32_t rank : {0, 1}) {
+    job.wrapper = 0;
+    job.state(rank, StateKind::kParam, point, left);
+  }
+  return job;
+}
+
+TEST(TrainedSetTest, AParameterThatHasChangedByTheEndIsTrainedUnderWhateverName) {
+  EXPECT_TRUE(trained_set(with_a_weight_of_no_optimizer(2.0, StatePoint::kEnd)).advice.empty());
+  EXPECT_EQ(trained_set(with_a_weight_of_no_optimizer(1.0, StatePoint::kEnd)).advice.size(), 1U);
+  EXPECT_EQ(trained_set(with_a_weight_of_no_optimizer(2.0, StatePoint::kForward)).advice.size(),
+            1U);
+}
+
+// Ranks in step come to a law at once; rank 1's weight is another one from the start.
+TEST(TrainedSetTest, EachRankIsComparedWithItsOwnBeginning) {
+  DdpJob job(2);
+  job.weight(1) = 2.0;
+  job.wrap();
+  for (const std::int32_t rank : {0, 1}) {
+    job.forward(rank);
+    job.reduce(rank, 1.0, 1.0, 1.0);
+    job.stream.at(rank).wrapper = -1;
+    use(job, rank, "parameter.0", false);
+    job.state(rank, StatePoint::kEnd);
+  }
+  const LawResult result = testing::check_together("trained-set", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}, Rank{1}}));
+}
+
 /// Beside a wrapper's step another trains a parameter that no wrapper has.
 DdpJob with_strays(double own_of_rank_1, bool has_wrapper = true, bool synchronizes = true) {
   DdpJob job(2);

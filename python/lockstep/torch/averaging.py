@@ -3,11 +3,12 @@
 No patch of its own: groups.py hands over sums, means and broadcasts over all ranks, and stepping.py's hooks
 say what a step used. A program that sends, before its very first step, the gradients of all the parameters that
 some module trains has said what its replicas are: from the next step on that module is recorded as a
-wrapper that reduces nothing. What has no gradient then may have one on another rank, and belongs to it. If it leaves out some of them, fewer than half, the rest is the wrapper, and those
-that are left out are parameters that no wrapper has. The first step itself is not recorded, since nothing watched
-its backward. Before a step that fewer elements were sent for, recording ends: the ranks may train alone from
-there on. Sums that only one rank gets count like those that all get, since all may step with what they have. A
-program that sends parameters after its step intends that: recording ends before a step is judged.
+wrapper that reduces nothing. What has no gradient then may have one on another rank, and belongs to it. If the
+program leaves out some gradients, fewer than half, the rest is the wrapper, and those that are left out are
+parameters that no wrapper has. The first step itself is not recorded, since nothing watched its backward; how its
+parameters were before it is. Before a step that fewer elements were sent for, recording ends: the ranks may train
+alone from there on. Sums that only one rank gets count like those that all get, since all may step with what they
+have. A program that sends parameters after its step intends that: recording ends before a step is judged.
 """
 from __future__ import annotations
 
@@ -164,10 +165,10 @@ class Averaging:
 
     def _find_copies(self, tensor: torch.Tensor) -> None:
         """Whether a buffer is the gradients of a module, one after the other."""
-        pen = self.recorder.pen
+        pen, owned = self.recorder.pen, self.recorder.wrapping.owners()
         for place in self._modules:
             module = place()
-            trained = [] if module is None else [p for p in module.parameters() if p.requires_grad]
+            trained = [] if module is None else [p for p in module.parameters() if p.requires_grad and id(p) not in owned]
             if pen is not None and _is_made_of(tensor, [p.grad for p in trained]):
                 self._copied = {id(p): pen.digest(p.grad) for p in trained}
                 return
@@ -192,8 +193,10 @@ class Averaging:
         for wrapper in list(self._averaged):
             if self._n_sent < wrapper.n_elements() and any(id(p) in used for _, p in wrapper.trained):
                 self._end(wrapper)
-        if self._may_begin() and self._starting is None:
-            self._starting = self._found(self._free(optimizer))
+        if self._starting is None:
+            self._starting = self._found(optimizer)
+            if self._starting is not None and not self._starting.apart:  # After steps of those others may replace what they hold.
+                self._starting.write_states(StateKind.PARAM, StatePoint.WRAP, self._starting.all)
 
     def _free(self, optimizer: Any) -> dict[int, Any]:
         """What it trains of no wrapper."""
@@ -201,9 +204,12 @@ class Averaging:
         return {id(p): p for group in optimizer.param_groups for p in group["params"]
                 if p.requires_grad and id(p) not in owned}
 
-    def _found(self, used: dict[int, Any]) -> Averaged | None:
-        """What a first step shows, as it is before the step: that makes the replicas differ where something is wrong."""
-        pen = self.recorder.pen
+    def _found(self, optimizer: Any) -> Averaged | None:
+        """What a first step shows: before it, since it makes the replicas differ where something is wrong, and after it where
+        the step itself has called what sends the gradients, as a closure does."""
+        if not (self._may_begin() and (self._reduced or self._absent or self._copied)):
+            return None
+        pen, used = self.recorder.pen, self._free(optimizer)
         # What was not the gradient itself counts if sums have come back.
         reduced = self._reduced | {number for number, digest in self._copied.items() if pen is not None
                                    and number in used and pen.digest(used[number].grad) != digest}
@@ -214,17 +220,13 @@ class Averaging:
         begins = reduced and reduced <= set(used) and 2 * len(left_out) < len(used) and \
             not any(self._has_stepped(parameter) for parameter in used.values())
         module = self._module_of(set(used)) if begins else None
-        if module is None:
-            return None
-        wrapper = self._made(module, left_out, self._to_one)
-        if not wrapper.apart:  # Otherwise each step may be followed by what replaces the parameters.
-            wrapper.write_states(StateKind.PARAM, StatePoint.WRAP, wrapper.all)
-        return wrapper
+        return self._made(module, left_out, self._to_one) if module is not None else None
 
     def stepped(self, optimizer: Any) -> None:
         """A step is over."""
         self._n_sent = 0
-        starting, self._starting, self._to_one = self._starting, None, False
+        starting = self._starting or self._found(optimizer)
+        self._starting, self._to_one = None, False
         if not self._may_begin():
             return
         used = self._free(optimizer)

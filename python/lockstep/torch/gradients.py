@@ -109,7 +109,7 @@ class Gradients:
         if wrapper.is_inside():
             return self._inside_forward()
         # A forward arms its reducer for one backward: the next one through the same graph adds on each rank.
-        reduces = wrapper.reduces and wrapper.awaits
+        reduces = wrapper.is_armed()
         wrapper.awaits = wrapper.awaits and not wrapper.reduces
         reduced = reduces and not wrapper.delayed
         wrapper.averaged = reduces

@@ -143,6 +143,31 @@ def test_gradients_in_one_piece_are_known_in_any_order(order: str, is_found: boo
     assert any(event["kind"] == "wrap" for event in events) is is_found
 
 
+def test_a_buffer_is_compared_with_gradients_only_until_the_loop_is_known(tmp_path: Path) -> None:
+    sums = "for parameter in model.parameters():\n        {sum}"
+    flat = ("parts = [p.grad.reshape(-1) for p in model.parameters()]\n    flat = torch.cat(parts)\n    dist.all_reduce(flat)\n"
+            "    [p.grad.add_(0.5) for p in model.parameters()]\n    print('compared', averaging.n, flush=True)")
+    counts = ("from lockstep.torch import averaging\nreal, averaging.n = averaging._is_made_of, 0\n"
+              "def counted(*args):\n    averaging.n += bool(args[1])\n    return real(*args)\naveraging._is_made_of = counted\n")
+    (tmp_path / "job.py").write_text(counts + JOB.replace(sums, flat))
+    output, _ = events_of(tmp_path / "job.py", tmp_path)
+    compared = [int(line.split()[1]) for line in output.splitlines() if line.startswith("compared")]
+    assert compared[0] > 0 and compared == 2 * ([compared[0]] * 5), output
+
+
+def test_a_loop_inside_a_closure_is_recorded_from_its_second_step_on(tmp_path: Path) -> None:
+    body = "    optimizer.zero_grad()\n    backward(step, torch.randn(4, 4))\n"
+    assert body in JOB
+    text = JOB.replace(body, "    def closure():\n        optimizer.zero_grad()\n        backward(step, torch.randn(4, 4))\n"
+                             "        [dist.all_reduce(p.grad) for p in model.parameters()]\n        return torch.zeros(())\n")
+    text = text.replace("    optimizer.step()\n", "    optimizer.step(closure)\n").replace("added = sizes()", "added = ''")
+    text = "\n".join(line for line in text.splitlines() if "print(" not in line and "get_rank() == 0:" not in line)
+    text = text.replace("for parameter in model.parameters():", "for parameter in ():").replace("{sum}", "pass")
+    (tmp_path / "job.py").write_text(text)
+    _, events = events_of(tmp_path / "job.py", tmp_path)
+    assert [event["params"] for event in events if event["kind"] == "wrap"] == [["0.weight", "0.bias", "2.weight", "2.bias"]]
+
+
 def test_losses_say_whether_the_backward_starts_from_a_mean(tmp_path: Path) -> None:
     _, events = job(tmp_path, "dist.all_reduce(parameter.grad)")
     losses = [event["reduction"] for event in events if event["kind"] == "loss"]

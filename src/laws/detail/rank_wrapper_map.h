@@ -181,7 +181,7 @@ class RankWrapperMap {
   }
 
   void separate(WrapperKey key) const {
-    if (!apart_.insert(key).second) return;
+    apart_.insert(key);
     const auto known = shared_.find(key);
     if (known == shared_.end()) return;
     for (std::int32_t rank = 0; rank < known->second.n_ranks; ++rank) {

@@ -50,6 +50,8 @@ std::vector<NameId> RankOptimizers::unoptimized(const TrainedSets& sets,
   const std::span<const NameId> layout = names_->layout(sets.reduced);
   for (std::size_t i = 0; i < layout.size(); ++i) {
     if (bit(sets.contributed, i) != contributed || have(layout[i])) continue;
+    // What changes is trained, under another name perhaps: wrappers may share it.
+    if (contributed && sets.moved.contains(layout[i])) continue;
     if (!wrappers.ignored(key, layout[i], *names_)) found.push_back(layout[i]);
   }
   return found;

@@ -21,6 +21,16 @@ bool shows_the_trained(const GradEvent& grad) {
   return grad.point == GradPoint::kInc || grad.point == GradPoint::kUsed;
 }
 
+/// Shows which parameters have changed from the beginning to the end.
+bool shows_what_moved(const StateEvent& state) {
+  return state.kind == StateKind::kParam &&
+         (state.point == StatePoint::kWrap || state.point == StatePoint::kEnd);
+}
+
+bool awaits_a_backward(const ForwardEvent& forward) {
+  return forward.grad && forward.through_wrapper && forward.synchronizing;
+}
+
 bool trains(const Event& event) {
   return std::holds_alternative<GradEvent>(event.body) ||
          std::holds_alternative<StepEvent>(event.body);
@@ -45,7 +55,13 @@ class TrainedSet final : public Law {
   const LawInfo& info() const override { return *find_law(kTrainedSet); }
 
   EventKinds reads() const override {
-    return kinds_of<WrapEvent, ForwardEvent, GradEvent, StepEvent, ZeroGradEvent, EndEvent>();
+    return kinds_of<WrapEvent,
+                    ForwardEvent,
+                    GradEvent,
+                    StateEvent,
+                    StepEvent,
+                    ZeroGradEvent,
+                    EndEvent>();
   }
 
   void require(RecordOptions& options) const override {
@@ -59,7 +75,10 @@ class TrainedSet final : public Law {
   void on_cohort(const CohortEvent& event, const NameTable& names) override {
     const auto* grad = std::get_if<GradEvent>(&event.first->body);
     if (grad != nullptr && !shows_the_trained(*grad)) return;
-    const bool together = event.similarity <= Similarity::kSameShape &&
+    const auto* state = std::get_if<StateEvent>(&event.first->body);
+    if (state != nullptr && !shows_what_moved(*state)) return;
+    const bool differs = state != nullptr && !event.equal();
+    const bool together = event.similarity <= Similarity::kSameShape && !differs &&
                           sets_.shares(wrapper_of(event.first->at), all_ranks(event)) &&
                           !std::holds_alternative<EndEvent>(event.first->body) &&
                           !(event.first->at.wrapper < 0 && trains(*event.first)) &&
@@ -89,20 +108,25 @@ class TrainedSet final : public Law {
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
       on_grad(event, *grad, sets_.at(wrapper, who), names);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
-      if (event.at.wrapper < 0) note_replaced(event, *step, names);
-      sets_.at(wrapper, who).step(*step, event.at.opt);
-      n_checked_ += who.n;
+      on_step(event, *step, who, names);
     } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
-      if (forward->grad && forward->through_wrapper && forward->synchronizing) {
-        sets_.at(wrapper, who).awaited = event.at.opt;
-      }
+      if (awaits_a_backward(*forward)) sets_.at(wrapper, who).awaited = event.at.opt;
     } else if (std::holds_alternative<ZeroGradEvent>(event.body)) {
       if (TrainedSets* const sets = sets_.find(wrapper, who)) sets->clear(event.at.epoch);
+    } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
+      if (shows_what_moved(*state)) sets_.at(wrapper, who).see(*state, names);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
     } else if (const auto* end = std::get_if<EndEvent>(&event.body)) {
       if (end->outcome == EndOutcome::kOk) ended_.insert({event.rank, event.at.attempt});
     }
+  }
+
+  void on_step(const Event& event, const StepEvent& step, RankRange who, const NameTable& names) {
+    if (event.at.wrapper < 0) note_replaced(event, step, names);
+    const bool elsewhere = event.at.wrapper < 0 && uses_gradients_of_wrappers(event, step, names);
+    sets_.at(wrapper_of(event.at), who).step(step, event.at.opt, elsewhere);
+    n_checked_ += who.n;
   }
 
   void on_grad(const Event& event,
@@ -180,6 +204,22 @@ class TrainedSet final : public Law {
       sets->replaced = seen;
       sets->replaced->step = *sets->awaited;
     }
+  }
+
+  /// Whether an optimizer of several wrappers, whose step belongs to none of them, had gradients.
+  bool uses_gradients_of_wrappers(const Event& event,
+                                  const StepEvent& step,
+                                  const NameTable& names) {
+    const std::span<const NameId> stepped = names.layout(step.layout);
+    return std::ranges::any_of(wrappers_.all(), [&](const auto& entry) {
+      const auto& [wrapper, wrap] = entry;
+      if (wrapper.attempt != event.at.attempt || wrap.params == kNoLayout) return false;
+      const TrainedSets* const sets = sets_.find(wrapper, one_rank(event));
+      const std::span<const NameId> own = names.layout(wrap.params);
+      return sets != nullptr && sets->has_gradient &&
+             std::ranges::any_of(stepped,
+                                 [&](NameId name) { return Wrappers::contains(own, name); });
+    });
   }
 
   // -- what follows from it

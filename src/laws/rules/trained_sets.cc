@@ -49,13 +49,25 @@ void TrainedSets::clear(std::int32_t epoch) {
   is_open = false;
 }
 
-void TrainedSets::step(const StepEvent& step, std::int32_t opt) {
+void TrainedSets::see(const StateEvent& state, const NameTable& names) {
+  if (state.point == StatePoint::kWrap) {
+    began = state.layout;
+    began_as.assign(state.digests.begin(), state.digests.end());
+  } else if (state.layout == began && state.digests.size() == began_as.size()) {
+    const std::span<const NameId> layout = names.layout(state.layout);
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      if (state.digests[i] != began_as[i]) moved.insert(layout[i]);
+    }
+  }
+}
+
+void TrainedSets::step(const StepEvent& step, std::int32_t opt, bool elsewhere) {
   if (std::find(optimized.begin(), optimized.end(), step.layout) == optimized.end()) {
     optimized.push_back(step.layout);
   }
   ++n_steps;
   // A step that is skipped for an overflow had gradients.
-  if (has_gradient || step.skipped) ++n_with_gradient;
+  if (has_gradient || elsewhere || step.skipped) ++n_with_gradient;
   const bool uses = step.skipped || (has_gradient && !is_zero);
   if (uses) ++n_used;
   if (!uses && emptied && !emptied_at) emptied_at = opt;

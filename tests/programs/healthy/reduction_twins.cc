@@ -8,6 +8,7 @@
 #include "lockstep/optim.h"
 
 #include "tests/programs/healthy/broken_twins.h"
+#include "tests/programs/healthy/shared_trunk.h"
 #include "tests/programs/training.h"
 
 namespace lockstep::programs {
@@ -152,10 +153,46 @@ void any_hook_does_not_divide(RankContext& rank) {
   trains_with(rank, DType::kF32, CarelessHook::Mistake::kDoesNotDivide);
 }
 
+/// Two models on one trunk; last(tasks, batch) is the second backward of a step.
+template <typename Last>
+void trains_two_tasks(RankContext& rank, Last last) {
+  Generator init(1);
+  TwoTasks tasks(rank, init);
+  optim::Sgd optimizer(tasks.parameters(), {.lr = 0.125});
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    mse_loss(tasks.ddp_first(batch.x), batch.y).backward();
+    last(tasks, batch);
+    optimizer.step();
+  }
+}
+
+void second_task_without_its_wrapper(RankContext& rank) {
+  trains_two_tasks(rank, [](TwoTasks& tasks, const Batch& batch) {
+    mse_loss(tasks.second(batch.x), batch.y).backward();
+  });
+}
+
+void second_task_under_no_sync(RankContext& rank) {
+  trains_two_tasks(rank, [](TwoTasks& tasks, const Batch& batch) {
+    const NoSync no_sync(tasks.ddp_second);
+    mse_loss(tasks.ddp_second(batch.x), batch.y).backward();
+  });
+}
+
 }  // namespace
 
 std::vector<BrokenTwin> reduction_twins() {
   return {
+      {.name = "SecondTaskWithoutItsWrapper",
+       .program = second_task_without_its_wrapper,
+       .law = "reduced-once",
+       .says = "trunk.weight"},
+      {.name = "SecondTaskUnderNoSync",
+       .program = second_task_under_no_sync,
+       .law = "reduced-once",
+       .says = "last-micro-unsynced"},
       {.name = "HandWrittenAverageWithoutAParameter",
        .program = forgets_a_parameter,
        .law = "reduced-once",

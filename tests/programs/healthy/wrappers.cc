@@ -1,12 +1,12 @@
 // One wrapper with unusual options, or several of them.
 #include <optional>
-#include <vector>
 
 #include "lockstep/comm.h"
 #include "lockstep/ddp.h"
 #include "lockstep/optim.h"
 
 #include "tests/programs/healthy/healthy.h"
+#include "tests/programs/healthy/shared_trunk.h"
 #include "tests/programs/training.h"
 
 namespace lockstep::programs {
@@ -80,42 +80,19 @@ void two_optimizers_and_one_loss(RankContext& rank) {
   }
 }
 
-/// A head of its own on a trunk that it shares.
-class Headed final : public nn::Module {
- public:
-  Headed(Runtime& runtime, nn::Linear& trunk, Generator& init)
-      : Module(runtime), trunk_(&trunk), head_(runtime, 4, 1, {}, init) {
-    register_module("trunk", trunk);
-    register_module("head", head_);
-  }
-
-  Variable forward(const Variable& x) override { return head_((*trunk_)(x)); }
-
-  nn::Linear& head() { return head_; }
-
- private:
-  nn::Linear* trunk_;
-  nn::Linear head_;
-};
-
-// Two tasks, wrapped apart: each backward reduces what the other's has left of the trunk's gradients.
+// Each backward reduces what the other's has left of the trunk's gradients.
+template <bool kSecondFirst>
 void trunk_shared_by_two_models(RankContext& rank) {
   Generator init(1);
-  nn::Linear trunk(rank.runtime(), 4, 4, {}, init);
-  Headed first(rank.runtime(), trunk, init);
-  Headed second(rank.runtime(), trunk, init);
-  DistributedDataParallel ddp_first(first, rank.world());
-  DistributedDataParallel ddp_second(second, rank.world());
-  std::vector<Variable> parameters = first.parameters();
-  for (const Variable& parameter : second.head().parameters()) parameters.push_back(parameter);
-  optim::Sgd optimizer(parameters, kSgd);
-  for (std::int64_t step = 0; step < 4; ++step) {
+  TwoTasks tasks(rank, init);
+  optim::Sgd optimizer(tasks.parameters(), kSgd);
+  auto& sooner = kSecondFirst ? tasks.ddp_second : tasks.ddp_first;
+  auto& later = kSecondFirst ? tasks.ddp_first : tasks.ddp_second;
+  for (std::int64_t step = 0; step < 3; ++step) {
     const Batch batch = batch_of(rank, step);
     optimizer.zero_grad();
-    for (auto* const ddp :
-         {step % 2 == 0 ? &ddp_first : &ddp_second, step % 2 == 0 ? &ddp_second : &ddp_first}) {
-      mse_loss((*ddp)(batch.x), batch.y).backward();
-    }
+    mse_loss(sooner(batch.x), batch.y).backward();
+    mse_loss(later(batch.x), batch.y).backward();
     optimizer.step();
   }
 }
@@ -317,7 +294,8 @@ std::vector<HealthyProgram> wrapper_programs() {
       {.name = "Adversaries", .program = adversaries, .advice = "A-extra-reductions"},
       {.name = "CriticTrainedMoreOften", .program = critic_trained_more_often},
       {.name = "TwoOptimizersAndOneLoss", .program = two_optimizers_and_one_loss},
-      {.name = "TrunkSharedByTwoModels", .program = trunk_shared_by_two_models},
+      {.name = "TrunkSharedByTwoModels", .program = trunk_shared_by_two_models<false>},
+      {.name = "TrunkSharedTheOtherWayRound", .program = trunk_shared_by_two_models<true>},
       {.name = "HeadsUsedInTurn", .program = heads_used_in_turn},
       {.name = "LayersDroppedTogether", .program = layers_dropped_together},
       {.name = "FrozenLayer", .program = frozen_layer},

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <vector>
 
+#include "lockstep/base/names.h"
 #include "lockstep/laws/rules/detail/trained/micro_windows.h"
 #include "lockstep/trace/event.h"
 
@@ -47,13 +49,20 @@ struct TrainedSets {
   /// The last forward was to reduce, and its backward has not come by; at this step.
   std::optional<std::int32_t> awaited{};
   std::optional<Replaced> replaced{};  ///< Unless gradients come by again.
+  LayoutId began = kNoLayout;          ///< What was wrapped, and its digests.
+  std::vector<std::uint64_t> began_as{};
+  std::set<NameId>
+      moved{};  ///< Parameters that have changed otherwise than by steps recorded here.
 
   /// A backward has added to gradients.
   void contribute(const GradEvent& grad, std::int32_t epoch);
   /// The gradients that the step at `opt` is going to use.
   void use(const GradEvent& grad, std::int32_t opt);
   void clear(std::int32_t epoch);
-  void step(const StepEvent& step, std::int32_t opt);
+  /// Values of parameters, as they were wrapped or left behind.
+  void see(const StateEvent& state, const NameTable& names);
+  /// `elsewhere`: the gradients that it used are recorded for other wrappers.
+  void step(const StepEvent& step, std::int32_t opt, bool elsewhere);
 };
 
 }  // namespace lockstep::laws
