@@ -109,6 +109,7 @@ struct Displaced {
   double own_of_rank_1 =
       3.0;  ///< Its gradient of the parameter that no wrapper has; rank 0's is 1.
   std::initializer_list<std::string_view> outside = {"parameter.1"};
+  bool is_used = true;  ///< What no wrapper has gets gradients.
 };
 
 DdpJob with_displaced(const Displaced& given) {
@@ -135,11 +136,11 @@ DdpJob with_displaced(const Displaced& given) {
       const double own = rank == 1 ? given.own_of_rank_1 : 1.0;
       const std::vector<std::uint64_t> used(given.outside.size(),
                                             std::bit_cast<std::uint64_t>(own));
-      const std::vector<std::uint8_t> defined = {0};
+      const std::vector<std::uint8_t> none = {static_cast<std::uint8_t>(given.is_used ? 0 : 1)};
       job.stream.add(
           rank,
           GradEvent{
-              .point = GradPoint::kUsed, .layout = outside, .digests = used, .undefined = defined});
+              .point = GradPoint::kUsed, .layout = outside, .digests = used, .undefined = none});
       job.stream.add(rank, StepEvent{.lr = 0.5, .layout = outside});
     }
   }
@@ -224,6 +225,25 @@ TEST(TrainedSetTest, AnOptimizerOfSeveralWrappersIsStaleWhereNoneHasAGradient) {
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(id_of(result.findings[0].cause), "optimizer-stale");
   EXPECT_EQ(result.findings[0].tensor, "scale");
+}
+
+/// An optimizer has a wrapper's body and a head of no wrapper, which is the wrapper's own or an old one.
+DdpJob with_a_head_of_no_wrapper(bool is_used, bool head_optimized) {
+  return with_displaced(
+      {.reaches_head = true, .head_optimized = head_optimized, .is_used = is_used});
+}
+
+TEST(TrainedSetTest, NamesAHeadThatTheOptimizerHasAnOldOneOf) {
+  const LawResult result = trained_set(with_a_head_of_no_wrapper(false, false));
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "optimizer-stale");
+  EXPECT_EQ(result.findings[0].tensor, "head");
+  EXPECT_EQ(
+      result.findings[0].message,
+      "parameters of the optimizer never had a gradient, and parameters of the wrapper that have "
+      "one (1) are in no optimizer");
+  EXPECT_TRUE(trained_set(with_a_head_of_no_wrapper(true, false)).findings.empty());
+  EXPECT_TRUE(trained_set(with_a_head_of_no_wrapper(false, true)).findings.empty());
 }
 
 /// What a wrapper reduces and no optimizer has; at the end it is `left`.

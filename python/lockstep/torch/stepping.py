@@ -64,17 +64,22 @@ class _Strays:
     def __init__(self) -> None:
         self.named: dict[str, torch.Tensor] = {}
         self.has_gradient = False  # In the step that is being taken, as far as it is looked at.
+        self._stepped: list[str] | None = None  # What that step is recorded of.
 
     def write_used(self, pen: Pen) -> None:
         """What the step is going to use."""
         grads = [parameter.grad for parameter in self.named.values()]
         self.has_gradient = any(grad is not None for grad in grads)
         if self.has_gradient:
-            pen.grads(OUTSIDE, GradPoint.USED, pen.layout(list(self.named)), grads)
+            self._stepped = list(self.named)
+            pen.grads(OUTSIDE, GradPoint.USED, pen.layout(self._stepped), grads)
+        elif self._stepped is None:  # A first step without a gradient: they may be of a model that has been replaced.
+            self._stepped = [name for name, parameter in self.named.items() if parameter.requires_grad]
 
     def write_step(self, pen: Pen, rate: float) -> None:
-        if self.has_gradient:
-            pen.step(OUTSIDE, rate, 1.0, False, False, pen.layout(list(self.named)))
+        if self._stepped:
+            pen.step(OUTSIDE, rate, 1.0, False, False, pen.layout(self._stepped))
+            self._stepped = []
         self.has_gradient = False
 
 

@@ -63,6 +63,7 @@ ROWS = {
     "flattened_otherwise": Row(Expected("replicas-equal", None, 1, (1,), tensor="0.weight", says="the gradients the step used differed")),
     "grow_rng_clone": Row(Expected("rng-scopes", "rng-same-dropout", 0, (2, 3)), ranks=4),
     "hash_order_ids": Row(None, _configuration("vocabulary")),
+    "head_made_late": Row(Expected("trained-set", "optimizer-stale", 0, (0, 1), tensor="2.weight", says="(2) are in no optimizer")),
     "init_buffers_skipped": Row(
         Expected("init-equal", "init-buffers-skipped", 0, (1,), tensor="1.running_mean")),
     "key_set_differs": Row(Expected("collectives-match", "call-set-differs")),

@@ -395,17 +395,18 @@ class TrainedSet final : public Law {
         advice_.push_back({"A-not-optimised",
                            std::to_string(left.size()) + " parameters, the first of them `" +
                                std::string(names.text(left.front())) +
-                               "`, get gradients and are in no optimizer: freeze them "
-                               "(requires_grad = false) to save the work"});
+                               "`, get gradients and are in no optimizer: give them to one, or "
+                               "freeze them (requires_grad = false) to save the work"});
       }
     }
     for (const auto& [key, broken] : stale) {
       Finding finding;
       finding.tensor = names.text(key.second);
       finding.field = "optimised";
-      finding.message = "the optimizer's steps never had a gradient, and the gradients of " +
-                        std::to_string(n_tensors[key]) +
-                        " parameters of the wrapper are in no optimizer";
+      finding.message =
+          "parameters of the optimizer never had a gradient, and parameters of the wrapper that "
+          "have one (" +
+          std::to_string(n_tensors[key]) + ") are in no optimizer";
       report(key.first, broken, Cause::kOptimizerStale, std::move(finding));
     }
   }
