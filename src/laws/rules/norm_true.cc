@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "lockstep/laws/rules/detail/norm_bounds.h"
 #include "lockstep/laws/rules/detail/open_ballots.h"
 #include "lockstep/laws/rules/detail/own_sums.h"
+#include "lockstep/laws/rules/detail/reduced/divisions_again.h"
 
 namespace lockstep::laws {
 
@@ -44,6 +46,25 @@ std::vector<Rank> ranks_of(RankRange who) {
   return ranks;
 }
 
+/// `limits`: by their ballot word.
+std::string message_of(ClipField field,
+                       const Ballot& ballot,
+                       const std::map<std::uint64_t, double>& limits) {
+  if (field == ClipField::kCalls)
+    return "the ranks clip their gradients different numbers of times";
+  if (field == ClipField::kType) return "the ranks clip by norms of different orders";
+  if (field == ClipField::kNorm) return "the ranks take different norms of equal gradients";
+  std::string text = "the ranks clip to different limits:";
+  for (const auto& [value, numbers] : ballot.sides(static_cast<std::size_t>(field))) {
+    std::vector<Rank> ranks;
+    for (const std::int32_t number : numbers) ranks.push_back(Rank{number});
+    const auto limit = limits.find(value);
+    text += (text.ends_with(':') ? " " : ", ") +
+            exact(limit == limits.end() ? 0.0 : limit->second) + " on " + ranks_text(ranks);
+  }
+  return text;
+}
+
 class NormTrue final : public Law {
  public:
   explicit NormTrue(const LawPolicy& policy)
@@ -52,7 +73,7 @@ class NormTrue final : public Law {
   const LawInfo& info() const override { return *find_law(kNormTrue); }
 
   EventKinds reads() const override {
-    return kinds_of<WrapEvent, GradEvent, ClipEvent, StepEvent, CollectiveEvent>();
+    return kinds_of<WrapEvent, GradEvent, ClipEvent, StepEvent, CollectiveEvent, CommHookEvent>();
   }
 
   void require(RecordOptions& options) const override {
@@ -81,10 +102,12 @@ class NormTrue final : public Law {
   LawResult finish(const NameTable& /*names*/) override {
     ballots_.finish([&](const AlignmentKey& at, const Ballot& ballot) { compare(at, ballot); });
     early_.finish([&](const AlignmentKey& at, const Ballot& ballot) { judge_early(at, ballot); });
-    return conclude(kNormTrue,
-                    findings_.take(),
-                    n_checked_,
-                    "clip events of norms, after a reduction and before a step");
+    LawResult result = conclude(kNormTrue,
+                                findings_.take(),
+                                n_checked_,
+                                "clip events of norms, after a reduction and before a step");
+    result.advice = divisions_.advice();
+    return result;
   }
 
  private:
@@ -107,6 +130,8 @@ class NormTrue final : public Law {
       sums_.on_call(event, *call, who);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
+    } else if (const auto* hook = std::get_if<CommHookEvent>(&event.body)) {
+      divisions_.on_hook(wrapper, *hook);
     }
   }
 
@@ -183,7 +208,14 @@ class NormTrue final : public Law {
     if (!window->reduced.any()) return;
     const AlignmentKey alignment = counter_.next(event, 0, kNoLayout, who);
     if (!step.skipped) {
-      if (window->clips.empty()) judge_sums(event, {alignment, who, step, *window}, names);
+      if (window->clips.empty()) {
+        judge_sums(event, {alignment, who, step, *window}, names);
+        divisions_.on_step(event,
+                           step,
+                           {wrappers_.find(wrapper), wrappers_.n_members(wrapper, n_ranks_)},
+                           {window->reduced, window->used},
+                           names);
+      }
       for (const ClipEvent& clip : window->clips) {
         if (clip.kind == ClipKind::kNorm)
           judge(event, {alignment, who, step, *window}, clip, names);
@@ -322,27 +354,11 @@ class NormTrue final : public Law {
       finding.field = name;
       finding.ranks = std::move(ranks);
       finding.step = ballot.majority_opt();
-      finding.message = message_of(field, ballot);
+      finding.message = message_of(field, ballot, limits_of_);
       if (field != ClipField::kNorm) finding.cause = Cause::kClipOneRank;
       findings_.add(alignment, name, std::move(finding));
       return;
     }
-  }
-
-  std::string message_of(ClipField field, const Ballot& ballot) const {
-    if (field == ClipField::kCalls)
-      return "the ranks clip their gradients different numbers of times";
-    if (field == ClipField::kType) return "the ranks clip by norms of different orders";
-    if (field == ClipField::kNorm) return "the ranks take different norms of equal gradients";
-    std::string text = "the ranks clip to different limits:";
-    for (const auto& [value, numbers] : ballot.sides(static_cast<std::size_t>(field))) {
-      std::vector<Rank> ranks;
-      for (const std::int32_t number : numbers) ranks.push_back(Rank{number});
-      const auto limit = limits_of_.find(value);
-      text += (text.ends_with(':') ? " " : ", ") +
-              exact(limit == limits_of_.end() ? 0.0 : limit->second) + " on " + ranks_text(ranks);
-    }
-    return text;
   }
 
   std::int32_t n_ranks_;
@@ -355,6 +371,7 @@ class NormTrue final : public Law {
   OpenBallots early_;
   std::map<std::uint64_t, double> limits_of_;  // By their ballot word: a handful.
   EarliestFindings findings_;
+  DivisionsAgain divisions_;
   std::int64_t n_checked_ = 0;
 };
 

@@ -96,6 +96,12 @@ std::optional<Complaint> summed_again(const GradientsSeen& reduced,
                                       std::int32_t n_members,
                                       const NameTable& names);
 
+/// The step used what the reduction left divided by n_members, to the place: as in wrong_scaling.
+bool is_divided_again(const GradientsSeen& reduced,
+                      const GradientsSeen& used,
+                      std::int32_t n_members,
+                      const NameTable& names);
+
 /// What a rank made of one tensor's averaged gradient before the step.
 enum class GradientChange : std::uint8_t {
   kUnknown,  ///< The gradient was not recorded at both points.
