@@ -357,7 +357,7 @@ bool is_divided_again(const GradientsSeen& reduced,
                       const NameTable& names) {
   const bool sketched = reduced.sketches.size() == reduced.digests.size() &&
                         used.sketches.size() == used.digests.size();
-  if (!sketched || n_members < 2 || reduced.digests == used.digests) return false;
+  if (!sketched || n_members < 2) return false;
   const std::vector<Followed> tensors = tensors_of(used.layout, reduced, used, names);
   const std::optional<Scaling> scaling = scaling_of(tensors, reduced, used);
   if (!scaling || scaling->untouched) return false;

@@ -1,4 +1,7 @@
 // Averages that are divided by the number of ranks once more: advice of norm-true.
+#include <optional>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/ddp_job.h"
@@ -16,7 +19,7 @@ struct Division {
   double last_divisor = divisor;
   int n_micro = 1;
   bool synchronizes = true;
-  HookEffect effect = HookEffect::kMean;
+  std::optional<HookEffect> hook{};
   double scale = 1.0;
 };
 
@@ -25,7 +28,7 @@ LawResult norm_true(const Division& given) {
   job.wrap(given.synchronizes);
   for (const std::int32_t rank : {0, 1}) {
     job.at(rank);
-    job.stream.add(rank, CommHookEvent{.effect = given.effect});
+    if (given.hook) job.stream.add(rank, CommHookEvent{.effect = *given.hook});
   }
   for (int step = 0; step < given.n_steps; ++step) {
     const double by = step + 1 == given.n_steps ? given.last_divisor : given.divisor;
@@ -70,9 +73,85 @@ TEST(DividedAgainTest, WhatElseTheProgramMayDivideByIsNotTheNumberOfRanks) {
 }
 
 TEST(DividedAgainTest, SumsAreForTheProgramToDivide) {
-  EXPECT_TRUE(norm_true({.effect = HookEffect::kOther}).advice.empty());
-  EXPECT_FALSE(norm_true({.effect = HookEffect::kRounded}).advice.empty());
+  EXPECT_TRUE(norm_true({.hook = HookEffect::kOther}).advice.empty());
+  EXPECT_TRUE(norm_true({.hook = HookEffect::kMean}).advice.empty());
+  EXPECT_FALSE(norm_true({.hook = HookEffect::kRounded}).advice.empty());
   EXPECT_TRUE(norm_true({.synchronizes = false}).advice.empty());
+}
+
+/// A job of three ranks whose losses are the sum of 8 terms divided by `denominator`.
+struct DividedLoss {
+  double denominator = 24.0;
+  std::int64_t n_terms = 8;
+  std::int64_t n_terms_of_rank_1 = n_terms;
+  LossReduction reduction = LossReduction::kGiven;
+  int n_steps = 2;
+  int n_micro = 1;
+  double last = denominator;
+  double used = 2.0;  ///< Of averages that are 2.
+  bool synchronizes = true;
+  bool grad = true;
+  std::optional<HookEffect> hook{};
+};
+
+std::string advised(const DividedLoss& given) {
+  DdpJob job(3);
+  job.wrap(given.synchronizes);
+  for (std::int32_t rank = 0; rank < 3; ++rank) {
+    job.at(rank);
+    if (given.hook) job.stream.add(rank, CommHookEvent{.effect = *given.hook});
+    for (int i = 0; i < given.n_steps * given.n_micro; ++i) {
+      const bool is_last = i + 1 == given.n_steps * given.n_micro;
+      job.forward(rank);
+      job.stream.add(rank,
+                     LossEvent{.function = job.stream.name("loss"),
+                               .reduction = given.reduction,
+                               .denominator = is_last ? given.last : given.denominator,
+                               .n_terms = rank == 1 ? given.n_terms_of_rank_1 : given.n_terms,
+                               .grad = given.grad});
+      if ((i + 1) % given.n_micro != 0) continue;
+      job.reduce(rank, 1.0 + rank, 1.0 + rank, 2.0);
+      job.step(rank, given.used);
+    }
+  }
+  std::string text;
+  for (const Advice& advice : check("norm-true", job.stream).advice) {
+    text += advice.id + ": " + advice.message;
+  }
+  return text;
+}
+
+TEST(DividedLossTest, ADivisionByTheRanksThatTheWrapperRepeatsGetsAdvice) {
+  EXPECT_EQ(advised({}),
+            "A-divided-again: in all 2 steps the losses were divided by 3, the number of ranks, "
+            "beside the number of their terms: the wrapper divides by it again");
+  EXPECT_NE(advised({.n_micro = 2}), "");
+}
+
+// Micro-steps as many as ranks; another divisor, be it in one loss of several; a single step.
+TEST(DividedLossTest, WhatElseAProgramMayDivideByIsFine) {
+  EXPECT_EQ(advised({.n_micro = 3}), "");
+  EXPECT_EQ(advised({.denominator = 16.0}), "");
+  EXPECT_EQ(advised({.last = 16.0}), "");
+  EXPECT_EQ(advised({.n_micro = 2, .last = 16.0}), "");
+  EXPECT_EQ(advised({.n_steps = 1}), "");
+}
+
+// One divisor for ranks with other numbers of terms; averages that are multiplied by the ranks; hooks that may
+// leave sums.
+TEST(DividedLossTest, ADivisorThatIsRightForWhatFollowsIsFine) {
+  EXPECT_EQ(advised({.n_terms_of_rank_1 = 16}), "");
+  EXPECT_EQ(advised({.used = 6.0}), "");
+  EXPECT_EQ(advised({.hook = HookEffect::kMean}), "");
+  EXPECT_EQ(advised({.hook = HookEffect::kOther}), "");
+  EXPECT_NE(advised({.hook = HookEffect::kRounded}), "");
+}
+
+TEST(DividedLossTest, OnlyLossesThatABackwardStartsFromAndThatAWrapperAveragesCount) {
+  EXPECT_EQ(advised({.reduction = LossReduction::kMean}), "");
+  EXPECT_EQ(advised({.n_terms = 0}), "");
+  EXPECT_EQ(advised({.grad = false}), "");
+  EXPECT_EQ(advised({.synchronizes = false}), "");
 }
 
 }  // namespace

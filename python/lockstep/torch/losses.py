@@ -53,6 +53,15 @@ def denominator_of(node: Any, reduction: LossReduction) -> float:
     return float(math.prod(inputs[0].shape)) if inputs else 0.0
 
 
+def undivided(node: Any) -> tuple[Any, float]:
+    """What a loss was before the program divided it by a number, and that number; 1: it has divided by none that is known."""
+    if type(node).__name__ != "DivBackward0" or node.next_functions[1][0] is not None:
+        return node, 1.0
+    divisor = getattr(node, "_saved_other", None)
+    known = torch.is_tensor(divisor) and divisor.numel() == 1 and divisor.device.type == "cpu"
+    return (node.next_functions[0][0], float(divisor)) if known else (node, 1.0)
+
+
 def operations_of(root: Any) -> str:
     """By name and number, after the number of leaves: "4 parameters: Addmm x2, MseLoss, Relu". Empty where there is no graph,
     or one that is too large to be walked through."""
@@ -85,7 +94,12 @@ def write_loss(recorder: Recorder, roots: Any, seeded: bool) -> None:
     reduction = LossReduction.GIVEN
     if not seeded:
         reduction = _REDUCTIONS.get(getattr(node, "_saved_reduction", -1), LossReduction.GIVEN)
+    denominator, n_terms = denominator_of(node, reduction), 0
+    mean, divisor = undivided(node)
+    if divisor > 1.0 and not seeded:
+        n_terms = int(denominator_of(mean, _REDUCTIONS.get(getattr(mean, "_saved_reduction", -1), LossReduction.GIVEN)))
+        denominator = n_terms * divisor
     wrapper = recorder.current.wrapper
     recorder.n_losses[wrapper] += 1
     graph = operations_of(node) if recorder.n_losses[wrapper] <= MOST_GRAPHS else ""
-    recorder.pen.loss(wrapper, name, reduction, value, denominator_of(node, reduction), 0, 0, graph)
+    recorder.pen.loss(wrapper, name, reduction, value, denominator, n_terms, 0, graph)

@@ -112,6 +112,7 @@ ROWS = {
     "clip_before_unscale": Row(Expected("norm-true", "clip-before-unscale", 0, (0, 1))),
     # Any factor may be put on gradients on purpose.
     "divided_again": Row(None, ranks=3, advice="A-divided-again"),
+    "loss_divided": Row(None, ranks=3, advice="A-divided-again"),
     # What is to be divided by only the program knows.
     "divided_by_devices": Row(None, ranks=3, advice="A-other-divisor"),
     # Why a rank has ended early only a word could say.

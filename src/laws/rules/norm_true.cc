@@ -73,7 +73,13 @@ class NormTrue final : public Law {
   const LawInfo& info() const override { return *find_law(kNormTrue); }
 
   EventKinds reads() const override {
-    return kinds_of<WrapEvent, GradEvent, ClipEvent, StepEvent, CollectiveEvent, CommHookEvent>();
+    return kinds_of<WrapEvent,
+                    LossEvent,
+                    GradEvent,
+                    ClipEvent,
+                    StepEvent,
+                    CollectiveEvent,
+                    CommHookEvent>();
   }
 
   void require(RecordOptions& options) const override {
@@ -89,6 +95,8 @@ class NormTrue final : public Law {
     if (grad != nullptr && !is_read(*grad)) return;
     const auto* call = std::get_if<CollectiveEvent>(&event.first->body);
     if (call != nullptr && !OwnSums::is_one(*call)) return;
+    const auto* loss = std::get_if<LossEvent>(&event.first->body);
+    if (loss != nullptr && !divisions_.reads(*event.first, *loss)) return;
     // Contributions are only counted.
     const bool counted = grad != nullptr && grad->point == GradPoint::kInc;
     const bool alike = counted ? event.similarity <= Similarity::kSameShape : event.equal();
@@ -132,6 +140,8 @@ class NormTrue final : public Law {
       wrappers_.on_wrap(event, *wrap);
     } else if (const auto* hook = std::get_if<CommHookEvent>(&event.body)) {
       divisions_.on_hook(wrapper, *hook);
+    } else if (const auto* loss = std::get_if<LossEvent>(&event.body)) {
+      divisions_.on_loss(event, *loss, who, wrappers_.n_averaged(wrapper, n_ranks_));
     }
   }
 
@@ -212,7 +222,7 @@ class NormTrue final : public Law {
         judge_sums(event, {alignment, who, step, *window}, names);
         divisions_.on_step(event,
                            step,
-                           {wrappers_.find(wrapper), wrappers_.n_members(wrapper, n_ranks_)},
+                           {wrappers_.find(wrapper), wrappers_.n_members(wrapper, n_ranks_), who},
                            {window->reduced, window->used},
                            names);
       }

@@ -4,21 +4,22 @@
 #include <cstdint>
 #include <map>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "lockstep/laws/detail/rank_wrapper_map.h"
 #include "lockstep/laws/finding.h"
+#include "lockstep/laws/rules/detail/losses/divided_losses.h"
 #include "lockstep/laws/rules/detail/norm_bounds.h"
 
 namespace lockstep::laws {
 
-/// Rank 0's steps by wrapper: all ranks of a loop do this alike.
+/// Steps by wrapper, of rank 0 where gradients are divided: all ranks of a loop do this alike.
 class DivisionsAgain {
  public:
   struct Wrapped {
     const WrapEvent* by = nullptr;  ///< Null: not seen.
     std::int32_t n_ranks = 0;
+    RankRange who;  ///< Whose step it is.
   };
 
   struct Gradients {
@@ -26,9 +27,15 @@ class DivisionsAgain {
     const GradientsSeen& used;
   };
 
-  /// Some hooks leave something else than means, which the program may have to divide.
+  /// A hook of the program's own may leave something else than means, whatever it says of itself.
   void on_hook(WrapperKey wrapper, const CommHookEvent& hook) {
-    if (hook.effect == HookEffect::kOther) hooked_.insert(wrapper);
+    if (hook.effect != HookEffect::kRounded) hooked_.insert(wrapper);
+  }
+
+  bool reads(const Event& event, const LossEvent& loss) const { return losses_.reads(event, loss); }
+
+  void on_loss(const Event& event, const LossEvent& loss, RankRange who, std::int32_t n_averaged) {
+    losses_.on_loss(event, loss, who, n_averaged);
   }
 
   /// A step that nothing clipped.
@@ -36,32 +43,10 @@ class DivisionsAgain {
                const StepEvent& step,
                const Wrapped& wrapped,
                const Gradients& gradients,
-               const NameTable& names) {
-    const WrapperKey wrapper = wrapper_of(event.at);
-    if (event.rank != Rank{0} || wrapped.by == nullptr || !wrapped.by->synchronizes) return;
-    Count& count = counts_[wrapper];
-    count.n_ranks = wrapped.n_ranks;
-    ++count.n_steps;
-    // A loss scale, or as many micro-steps as ranks: what the program may divide by, too.
-    if (step.scale != 1.0 || event.at.micro + 1 == wrapped.n_ranks) return;
-    if (is_divided_again(gradients.reduced, gradients.used, wrapped.n_ranks, names))
-      ++count.n_divided;
-  }
+               const NameTable& names);
 
   /// "A-divided-again" for wrappers of which every step did, two or more.
-  std::vector<Advice> advice() const {
-    std::vector<Advice> advice;
-    for (const auto& [wrapper, count] : counts_) {
-      if (count.n_steps < 2 || count.n_divided != count.n_steps || hooked_.contains(wrapper))
-        continue;
-      advice.push_back({"A-divided-again",
-                        "all " + std::to_string(count.n_steps) +
-                            " steps used the averaged gradients divided by " +
-                            std::to_string(count.n_ranks) +
-                            ", the number of ranks, once more: the wrapper divides by it already"});
-    }
-    return advice;
-  }
+  std::vector<Advice> advice() const;
 
  private:
   struct Count {
@@ -71,6 +56,7 @@ class DivisionsAgain {
   };
 
   std::map<WrapperKey, Count> counts_;
+  DividedLosses losses_;
   std::set<WrapperKey> hooked_;
 };
 

@@ -1,0 +1,69 @@
+#include "lockstep/laws/rules/detail/losses/divided_losses.h"
+
+#include <algorithm>
+#include <fmt/core.h>
+#include <iterator>
+
+namespace lockstep::laws {
+
+namespace {
+
+/// The sum of its terms was divided by a number that is known.
+bool has_known_divisor(const LossEvent& loss) {
+  return loss.reduction == LossReduction::kGiven && loss.n_terms > 0 && loss.denominator > 0.0;
+}
+
+}  // namespace
+
+bool DividedLosses::reads(const Event& event, const LossEvent& loss) const {
+  return loss.grad && event.at.wrapper >= 0 &&
+         (has_known_divisor(loss) || counts_.contains(wrapper_of(event.at)));
+}
+
+void DividedLosses::on_loss(const Event& event,
+                            const LossEvent& loss,
+                            RankRange who,
+                            std::int32_t n_averaged) {
+  if (!reads(event, loss)) return;
+  std::map<std::int32_t, Count>& by_rank = counts_[wrapper_of(event.at)];
+  const double by_all = static_cast<double>(loss.n_terms) * n_averaged;
+  const bool divided = has_known_divisor(loss) && n_averaged > 1 && loss.denominator == by_all;
+  for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
+    Count& count = by_rank[rank];
+    count.n_ranks = n_averaged;
+    ++count.n_losses;
+    if (divided) ++count.n_divided;
+  }
+}
+
+void DividedLosses::on_step(const Event& event, RankRange who, bool as_it_is) {
+  const auto known = counts_.find(wrapper_of(event.at));
+  if (known == counts_.end()) return;
+  for (auto& [rank, count] : known->second) {
+    if (rank < who.first || rank >= who.first + who.n) continue;
+    ++count.n_steps;
+    const bool all = count.n_divided > 0 && count.n_divided == count.n_losses;
+    if (all && as_it_is && count.n_losses != count.n_ranks) ++count.n_divided_steps;
+    count.n_losses = count.n_divided = 0;
+  }
+}
+
+std::vector<Advice> DividedLosses::advice(WrapperKey wrapper) const {
+  const std::map<std::int32_t, Count>& by_rank = counts_.at(wrapper);
+  const Count& first = by_rank.begin()->second;
+  const auto divided = [](const auto& own) { return is_divided(own.second); };
+  if (std::ssize(by_rank) != first.n_ranks || !std::ranges::all_of(by_rank, divided)) return {};
+  return {{"A-divided-again",
+           fmt::format("in all {} steps the losses were divided by {}, the number of ranks, beside "
+                       "the number of their terms: the wrapper divides by it again",
+                       first.n_steps,
+                       first.n_ranks)}};
+}
+
+std::vector<WrapperKey> DividedLosses::wrappers() const {
+  std::vector<WrapperKey> wrappers;
+  for (const auto& [wrapper, by_rank] : counts_) wrappers.push_back(wrapper);
+  return wrappers;
+}
+
+}  // namespace lockstep::laws
