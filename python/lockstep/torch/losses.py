@@ -58,8 +58,9 @@ def undivided(node: Any) -> tuple[Any, float]:
     if type(node).__name__ != "DivBackward0" or node.next_functions[1][0] is not None:
         return node, 1.0
     divisor = getattr(node, "_saved_other", None)
-    known = torch.is_tensor(divisor) and divisor.numel() == 1 and divisor.device.type == "cpu"
-    return (node.next_functions[0][0], float(divisor)) if known else (node, 1.0)
+    if not isinstance(divisor, torch.Tensor) or divisor.numel() != 1 or divisor.device.type != "cpu":
+        return node, 1.0
+    return node.next_functions[0][0], float(divisor)
 
 
 def operations_of(root: Any) -> str:
