@@ -92,9 +92,10 @@ struct DividedLoss {
   bool synchronizes = true;
   bool grad = true;
   std::optional<HookEffect> hook{};
+  std::int32_t n_with_losses = 3;  ///< Ranks.
 };
 
-std::string advised(const DividedLoss& given) {
+DdpJob with_divided_losses(const DividedLoss& given) {
   DdpJob job(3);
   job.wrap(given.synchronizes);
   for (std::int32_t rank = 0; rank < 3; ++rank) {
@@ -103,21 +104,32 @@ std::string advised(const DividedLoss& given) {
     for (int i = 0; i < given.n_steps * given.n_micro; ++i) {
       const bool is_last = i + 1 == given.n_steps * given.n_micro;
       job.forward(rank);
-      job.stream.add(rank,
-                     LossEvent{.function = job.stream.name("loss"),
-                               .reduction = given.reduction,
-                               .denominator = is_last ? given.last : given.denominator,
-                               .n_terms = rank == 1 ? given.n_terms_of_rank_1 : given.n_terms,
-                               .grad = given.grad});
+      if (rank < given.n_with_losses)
+        job.stream.add(rank,
+                       LossEvent{.function = job.stream.name("loss"),
+                                 .reduction = given.reduction,
+                                 .denominator = is_last ? given.last : given.denominator,
+                                 .n_terms = rank == 1 ? given.n_terms_of_rank_1 : given.n_terms,
+                                 .grad = given.grad});
       if ((i + 1) % given.n_micro != 0) continue;
       job.reduce(rank, 1.0 + rank, 1.0 + rank, 2.0);
       job.step(rank, given.used);
     }
   }
+  return job;
+}
+
+std::string text_of(const LawResult& result) {
   std::string text;
-  for (const Advice& advice : check("norm-true", job.stream).advice) {
-    text += advice.id + ": " + advice.message;
-  }
+  for (const Advice& advice : result.advice) text += advice.id + ": " + advice.message;
+  return text;
+}
+
+/// By events of single ranks, and of all ranks at once.
+std::string advised(const DividedLoss& given) {
+  const DdpJob job = with_divided_losses(given);
+  const std::string text = text_of(check("norm-true", job.stream));
+  EXPECT_EQ(text_of(testing::check_together("norm-true", job.stream)), text);
   return text;
 }
 
@@ -151,6 +163,7 @@ TEST(DividedLossTest, OnlyLossesThatABackwardStartsFromAndThatAWrapperAveragesCo
   EXPECT_EQ(advised({.reduction = LossReduction::kMean}), "");
   EXPECT_EQ(advised({.n_terms = 0}), "");
   EXPECT_EQ(advised({.grad = false}), "");
+  EXPECT_EQ(advised({.n_with_losses = 2}), "");
   EXPECT_EQ(advised({.synchronizes = false}), "");
 }
 

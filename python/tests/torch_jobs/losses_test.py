@@ -108,3 +108,31 @@ dist.destroy_process_group()
     lines = (tmp_path / "trace" / "a000.rank-00000.jsonl").read_text().splitlines()
     graphs = [event.get("graph", "") for event in map(json.loads, lines) if event.get("kind") == "loss"]
     assert graphs == ["2 parameters: Addmm, Sum, T"] * 4 + [""]
+
+
+def test_a_loss_that_is_divided_says_by_how_much(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text('''
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+model = DistributedDataParallel(nn.Linear(3, 2))
+weight = torch.full((), 3.0, requires_grad=True)
+def loss():
+    return nn.functional.cross_entropy(model(torch.ones(4, 3)), torch.tensor([0, 1, 0, 1]))
+for divided in (lambda: loss(), lambda: loss() / 3, lambda: loss() / torch.tensor(3.0), lambda: loss() / 0.5,
+                lambda: loss() * 0.5, lambda: loss() / 3 * 1, lambda: loss() / weight):
+    divided().backward()
+(loss() / 3).backward(torch.ones(()))
+dist.destroy_process_group()
+''')
+    ran = run_job(script, 2, tmp_path / "trace", tmp_path)
+    assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    lines = (tmp_path / "trace" / "a000.rank-00000.jsonl").read_text().splitlines()
+    said = [(event["reduction"], event["denominator"], event["n_terms"])
+            for event in map(json.loads, lines) if event.get("kind") == "loss"]
+    unknown = ("given", 0, 0)
+    assert said == [("mean", 4, 0), ("given", 12, 4), ("given", 12, 4), unknown, unknown, unknown, unknown, unknown]
