@@ -1,6 +1,8 @@
 // Averages that are divided by the number of ranks once more: advice of norm-true.
+#include <numeric>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -88,7 +90,8 @@ struct DividedLoss {
   int n_steps = 2;
   int n_micro = 1;
   double last = denominator;
-  double used = 2.0;  ///< Of averages that are 2.
+  bool last_unknown = false;  ///< What the last loss was divided by.
+  double used = 2.0;          ///< Of averages that are 2.
   bool synchronizes = true;
   bool grad = true;
   std::optional<HookEffect> hook{};
@@ -98,20 +101,26 @@ struct DividedLoss {
 DdpJob with_divided_losses(const DividedLoss& given) {
   DdpJob job(3);
   job.wrap(given.synchronizes);
-  for (std::int32_t rank = 0; rank < 3; ++rank) {
+  for (std::int32_t rank = 0; rank < 3 && given.hook; ++rank) {
     job.at(rank);
-    if (given.hook) job.stream.add(rank, CommHookEvent{.effect = *given.hook});
-    for (int i = 0; i < given.n_steps * given.n_micro; ++i) {
-      const bool is_last = i + 1 == given.n_steps * given.n_micro;
+    job.stream.add(rank, CommHookEvent{.effect = *given.hook});
+  }
+  for (int i = 0; i < given.n_steps * given.n_micro; ++i) {
+    const bool is_last = i + 1 == given.n_steps * given.n_micro;
+    LossEvent loss{.function = job.stream.name("loss"),
+                   .reduction = given.reduction,
+                   .denominator = is_last ? given.last : given.denominator,
+                   .grad = given.grad};
+    for (std::int32_t rank = 0; rank < 3; ++rank) {
       job.forward(rank);
-      if (rank < given.n_with_losses)
-        job.stream.add(rank,
-                       LossEvent{.function = job.stream.name("loss"),
-                                 .reduction = given.reduction,
-                                 .denominator = is_last ? given.last : given.denominator,
-                                 .n_terms = rank == 1 ? given.n_terms_of_rank_1 : given.n_terms,
-                                 .grad = given.grad});
-      if ((i + 1) % given.n_micro != 0) continue;
+      loss.n_terms = rank == 1 ? given.n_terms_of_rank_1 : given.n_terms;
+      if (given.last_unknown && is_last) {
+        loss.n_terms = 0;
+        loss.denominator = 0.0;
+      }
+      if (rank < given.n_with_losses) job.stream.add(rank, loss);
+    }
+    for (std::int32_t rank = 0; rank < 3 && (i + 1) % given.n_micro == 0; ++rank) {
       job.reduce(rank, 1.0 + rank, 1.0 + rank, 2.0);
       job.step(rank, given.used);
     }
@@ -125,10 +134,13 @@ std::string text_of(const LawResult& result) {
   return text;
 }
 
-/// By events of single ranks, and of all ranks at once.
+/// By events of single ranks, one rank after the other or in turn, and of all ranks at once.
 std::string advised(const DividedLoss& given) {
   const DdpJob job = with_divided_losses(given);
   const std::string text = text_of(check("norm-true", job.stream));
+  std::vector<std::uint32_t> in_turn(300);
+  std::iota(in_turn.begin(), in_turn.end(), 0U);
+  EXPECT_EQ(text_of(check("norm-true", job.stream, testing::policy_of(3), in_turn)), text);
   EXPECT_EQ(text_of(testing::check_together("norm-true", job.stream)), text);
   return text;
 }
@@ -146,6 +158,7 @@ TEST(DividedLossTest, WhatElseAProgramMayDivideByIsFine) {
   EXPECT_EQ(advised({.denominator = 16.0}), "");
   EXPECT_EQ(advised({.last = 16.0}), "");
   EXPECT_EQ(advised({.n_micro = 2, .last = 16.0}), "");
+  EXPECT_EQ(advised({.n_micro = 2, .last_unknown = true}), "");
   EXPECT_EQ(advised({.n_steps = 1}), "");
 }
 
