@@ -12,7 +12,7 @@ void DivisionsAgain::on_step(const Event& event,
   if (wrapped.by == nullptr || !wrapped.by->synchronizes) return;
   const bool as_it_is = gradients.reduced.digests == gradients.used.digests;
   losses_.on_step(event, wrapped.who, as_it_is);
-  if (event.rank != Rank{0}) return;
+  if (wrapped.who.first != 0) return;  // All at once, or rank 0 alone.
   Count& count = counts_[wrapper_of(event.at)];
   count.n_ranks = wrapped.n_ranks;
   ++count.n_steps;

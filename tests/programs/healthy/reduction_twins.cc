@@ -181,10 +181,38 @@ void second_task_under_no_sync(RankContext& rank) {
   });
 }
 
+/// The wrapper has divided by the number of ranks already, or will.
+template <bool kInTheLoss>
+void divides_again(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    const double n_ranks = kInTheLoss ? rank.world_size() : 1;
+    mse_loss(ddp(batch.x), batch.y, static_cast<double>(batch.y.n_elems()) * n_ranks).backward();
+    for (const Variable& parameter : optimizer.parameters()) {
+      const Tensor& grad = parameter.grad();
+      if (!kInTheLoss) rank.runtime().kernels().div_scalar(grad, grad, rank.world_size());
+    }
+    optimizer.step();
+  }
+}
+
 }  // namespace
 
 std::vector<BrokenTwin> reduction_twins() {
   return {
+      {.name = "AveragesDividedAgain",
+       .program = divides_again<false>,
+       .law = "A-divided-again",
+       .says = "used the averaged gradients divided by"},
+      {.name = "LossesDividedByTheRanks",
+       .program = divides_again<true>,
+       .law = "A-divided-again",
+       .says = "the losses were divided by"},
       {.name = "SecondTaskWithoutItsWrapper",
        .program = second_task_without_its_wrapper,
        .law = "reduced-once",
