@@ -153,9 +153,9 @@ function(lockstep_build_only result)
 endfunction()
 
 # One test program per room: every *_test.cc and *_property.cc of tests/<room>/ belongs to it because it
-# exists. Tests carry the label of their kind, or LABEL.
+# exists. Tests carry the label of their kind, or LABEL. MEASURED ones are optimised.
 function(lockstep_room_tests path)
-  cmake_parse_arguments(PARSE_ARGV 1 TESTS "" "LABEL" "DEPS")
+  cmake_parse_arguments(PARSE_ARGV 1 TESTS "MEASURED" "LABEL" "DEPS")
   string(REPLACE "/" "_" name "${path}")
   lockstep_room_names(deps ${TESTS_DEPS})
   foreach(kind test property)
@@ -166,8 +166,13 @@ function(lockstep_room_tests path)
     add_executable(${name}_${kind} ${sources})
     target_include_directories(${name}_${kind} PRIVATE "${PROJECT_SOURCE_DIR}")
     target_link_libraries(${name}_${kind} PRIVATE lockstep::${name} ${deps}
-                                                  lockstep_test_options GTest::gtest_main)
-    target_precompile_headers(${name}_${kind} REUSE_FROM lockstep_test_headers)
+                                                  GTest::gtest_main)
+    if(TESTS_MEASURED)
+      target_link_libraries(${name}_${kind} PRIVATE lockstep_measured_test_options)
+    else()
+      target_link_libraries(${name}_${kind} PRIVATE lockstep_test_options)
+      target_precompile_headers(${name}_${kind} REUSE_FROM lockstep_test_headers)
+    endif()
     target_compile_definitions(${name}_${kind} PRIVATE
       LOCKSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LOCKSTEP_BINARY_DIR="${PROJECT_BINARY_DIR}")
     if(kind STREQUAL property)

@@ -21,7 +21,7 @@ enum class Touched : std::uint64_t { kMeeting, kChannel, kSplit };
 
 std::uint64_t object_of(Touched kind, const GroupState& group, std::int64_t a, std::int64_t b) {
   std::uint64_t word = static_cast<std::uint64_t>(kind);
-  for (const std::int64_t part : {std::int64_t{group.id}, a, b}) {
+  for (const std::int64_t part : {std::int64_t{group.key}, a, b}) {
     word = mix64(word + kGolden64 + static_cast<std::uint64_t>(part));
   }
   return word | 1U;
@@ -31,7 +31,7 @@ std::uint64_t object_of(Touched kind, const GroupState& group, std::int64_t a, s
 
 std::unique_ptr<GroupState> make_group(std::int32_t id, std::vector<std::int32_t> members) {
   auto group = std::make_unique<GroupState>();
-  group->id = id;
+  group->id = group->key = id;
   group->members = std::move(members);
   group->handles.resize(group->members.size());
   return group;
@@ -82,13 +82,24 @@ GroupState& GroupTable::split(const GroupState& parent,
           k + 1,
           parent.id,
           kMaxSplits - 1));
-  std::unique_ptr<GroupState>& group = groups_[static_cast<std::int32_t>(id)];
-  if (group == nullptr) group = make_group(static_cast<std::int32_t>(id), members);
-  LOCKSTEP_CHECK(group->members == members,
-                 "all members must split a group by the same list: one passed " +
-                     join(std::span<const std::int32_t>(group->members)) + ", another " +
-                     join(std::span<const std::int32_t>(members)));
-  return *group;
+  const auto small_id = static_cast<std::int32_t>(id);
+  std::unique_ptr<GroupState>& group = groups_[small_id];
+  if (group == nullptr) group = make_group(small_id, members);
+  if (group->members == members) return *group;
+  std::vector<GroupState*>& others = disputed_[small_id];
+  const auto known =
+      std::ranges::find(others, members, [](const GroupState* g) { return g->members; });
+  if (known != others.end()) return **known;
+  std::uint64_t digest = static_cast<std::uint64_t>(id);
+  for (const std::int32_t member : members) {
+    digest = mix64(digest + kGolden64 + static_cast<std::uint64_t>(member));
+  }
+  const std::int32_t key = free_key(digest);
+  std::unique_ptr<GroupState>& other = groups_[key];
+  other = make_group(small_id, std::move(members));
+  other->key = key;
+  others.push_back(other.get());
+  return *other;
 }
 
 }  // namespace lockstep::sim

@@ -42,7 +42,7 @@ void remove(Channel::Queue& queue, SimWork& work) {
 // The same in every run: who, to whom, under which tag, and its index.
 ActionId delivery_id(const SimWork& send) {
   const Signature& signature = send.signature();
-  std::uint64_t word = static_cast<std::uint64_t>(send.group().id());
+  std::uint64_t word = static_cast<std::uint64_t>(send.group().state().key);
   for (const std::int64_t part : {std::int64_t{send.member()},
                                   std::int64_t{signature.peer},
                                   std::int64_t{signature.tag},

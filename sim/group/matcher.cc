@@ -20,7 +20,7 @@ constexpr std::uint64_t kMaxSeq = std::uint64_t{1} << 29U;
 ActionId transfer_id(const MatchSlot& slot) {
   // 31 bits of group and 29 of sequence number; a longer run wraps, long after the old one was
   // closed.
-  const auto group = static_cast<std::uint64_t>(slot.group->id);
+  const auto group = static_cast<std::uint64_t>(slot.group->key);
   return action_id(ActionKind::kTransfer,
                    (group << 29U) | (static_cast<std::uint64_t>(slot.seq) % kMaxSeq));
 }

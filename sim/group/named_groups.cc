@@ -41,9 +41,13 @@ std::string shown(std::string_view name, std::int64_t instance) {
 std::int32_t GroupTable::free_id(std::string_view name, std::int64_t instance) const {
   const std::int32_t number = number_of(name);
   if (number >= 0 && instance == 0 && !groups_.contains(number)) return number;
-  std::uint64_t id = digest_of(name, instance) % kLargeIds;
-  while (groups_.contains(static_cast<std::int32_t>(kLargeIds + id))) id = (id + 1) % kLargeIds;
-  return static_cast<std::int32_t>(kLargeIds + id);
+  return free_key(digest_of(name, instance));
+}
+
+std::int32_t GroupTable::free_key(std::uint64_t digest) const {
+  std::uint64_t key = digest % kLargeIds;
+  while (groups_.contains(static_cast<std::int32_t>(kLargeIds + key))) key = (key + 1) % kLargeIds;
+  return static_cast<std::int32_t>(kLargeIds + key);
 }
 
 Result<GroupState*> GroupTable::open(Rank rank,

@@ -33,7 +33,8 @@ TEST(CollectivesMatchTest, RanksThatMakeDifferentGroupsUnderOneNumberAreReported
   EXPECT_EQ(id_of(finding.cause), "subgroup-on-some-ranks");
   EXPECT_THAT(
       finding.message,
-      ::testing::HasSubstr("ranks 0, 3, 4 one of ranks 0, 3, ranks 1, 2 one of ranks 1, 2"));
+      ::testing::HasSubstr(
+          "here ranks 0, 3, 4 made one of ranks 0, 3 where ranks 1, 2 made one of ranks 1, 2"));
 }
 
 TEST(CollectivesMatchTest, OfEquallyManyTheLaterRanksAreNamed) {

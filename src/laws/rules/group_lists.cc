@@ -45,11 +45,12 @@ std::vector<Finding> GroupLists::findings() const {
     finding.group = std::get<1>(key);
     finding.ranks = odd_ranks(sides);
     finding.cause = Cause::kSubgroupOnSomeRanks;
-    finding.message = "ranks made different groups where all must make the same:";
-    const char* between = " ";
+    finding.message = "every rank makes the same groups, but here ";
+    const char* between = "";
     for (const auto& [members, ranks] : sides) {
-      finding.message += between + ranks_text(ranks) + " one of " + ranks_text(as_ranks(members));
-      between = ", ";
+      finding.message +=
+          between + ranks_text(ranks) + " made one of " + ranks_text(as_ranks(members));
+      between = " where ";
     }
     found.push_back(std::move(finding));
   }

@@ -8,6 +8,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/temp_folder.h"
+
 namespace lockstep {
 namespace {
 
@@ -28,16 +30,12 @@ void write_array(const fs::path& path, float first, float second) {
 
 class SeriesFilesTest : public ::testing::Test {
  protected:
-  SeriesFilesTest() : folder_(fs::path(::testing::TempDir()) / "series") {
-    fs::remove_all(folder_);
+  std::string side(const std::string& name) const {
+    return (fs::path(folder_.path()) / name).string();
   }
 
-  ~SeriesFilesTest() override { fs::remove_all(folder_); }
-
-  std::string side(const std::string& name) const { return (folder_ / name).string(); }
-
   fs::path at(const std::string& name, const std::string& file) const {
-    return folder_ / name / file;
+    return fs::path(folder_.path()) / name / file;
   }
 
   std::string error() const {
@@ -46,7 +44,7 @@ class SeriesFilesTest : public ::testing::Test {
   }
 
  private:
-  fs::path folder_;
+  testing::TempFolder folder_;
 };
 
 // Step 10 comes after step 9, as numbers and not as names do; what has no number or no twin is left out.

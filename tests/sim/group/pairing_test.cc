@@ -184,14 +184,36 @@ TEST(PairingTest, MessagesOfDifferentSizeFailOnBothSides) {
   });
 }
 
-TEST(PairingTest, MembersMustSplitByTheSameList) {
-  const GroupRun run = run_groups({}, [](ProcessGroup& group, RankHandle&) {
-    const std::int32_t mine = group.rank();
-    (void)group.split(std::span<const std::int32_t>(&mine, 1));
+// As PyTorch has it: each list is a group, whichever number they share.
+TEST(PairingTest, RanksThatListOtherMembersCallInGroupsOfTheirOwn) {
+  const GroupRun run = run_groups({.n_ranks = 4}, [](ProcessGroup& group, RankHandle&) {
+    const std::int32_t first = group.rank() < 2 ? 0 : 2;
+    const std::vector<std::int32_t> pair = {first, first + 1};
+    const auto mine = group.split(pair);
+    ASSERT_NE(mine, nullptr);
+    EXPECT_EQ(mine->id(), 1);
+    const Tensor data = Tensor::full(group.runtime(), {1}, DType::kF32, 1.0 + group.rank());
+    EXPECT_EQ(mine->all_reduce(Memory::of(data)).wait(), CommStatus::kOk);
+    EXPECT_EQ(data.at(0), first == 0 ? 3.0 : 7.0);
+    const Tensor other = ones(group, 1);
+    const Work sent = mine->send(Memory::of(data), 1 - mine->rank());
+    EXPECT_EQ(mine->recv(Memory::of(other), 1 - mine->rank()).wait(), CommStatus::kOk);
+    EXPECT_EQ(sent.wait(), CommStatus::kOk);
+    EXPECT_EQ(other.at(0), data.at(0));
   });
-  ASSERT_TRUE(run.world.first_failure.has_value());
-  const auto rank = static_cast<std::size_t>(*run.world.first_failure);
-  EXPECT_THAT(run.world.ends[rank].detail, HasSubstr("same list: one passed 0, another 1"));
+  EXPECT_FALSE(run.world.first_failure.has_value());
+}
+
+TEST(PairingTest, AMemberThatListsMoreRanksThanTheOthersWaitsForThem) {
+  const GroupRun run = run_groups({}, [](ProcessGroup& group, RankHandle&) {
+    const std::vector<std::int32_t> both = {0, 1};
+    const auto mine = group.split(std::span(both).first(group.rank() == 0 ? 1 : 2));
+    (void)mine->barrier(at("pair.cc", 4)).wait();
+  });
+  EXPECT_EQ(run.world.ends[0].outcome, RankOutcome::kFinished);
+  EXPECT_EQ(run.explanation,
+            "rank 1 waits for barrier #0 of group 1 at pair.cc:4; missing: rank 0, which ended "
+            "normally\n");
 }
 
 }  // namespace
