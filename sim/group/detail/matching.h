@@ -91,9 +91,9 @@ using AnyKey = std::pair<std::int32_t, std::int32_t>;                     // rec
 /// What all members of one group share.
 struct GroupState {
   std::int32_t id = 0;  ///< What its members call it, and the trace.
-  std::int32_t key =
-      0;             ///< The id, or where ranks list other members under it, a number of its own.
-  std::string name;  ///< Where the id says less: shown instead.
+  /// The id, or where ranks list other members under it, a number that no other group has.
+  std::int32_t key = 0;
+  std::string name;                       ///< Where the id says less: shown instead.
   std::vector<std::int32_t> members;      ///< World ranks by group rank.
   std::vector<SimProcessGroup*> handles;  ///< By group rank; null: not made yet, or gone.
   std::vector<MatchSlot*> window;         ///< Ring by sequence number, a power of two.
