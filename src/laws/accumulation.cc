@@ -79,6 +79,11 @@ void Accumulation::step() {
   before_last.clear();
 }
 
+void Accumulation::be_left_as(const Sketch& sketch, std::uint64_t digest) {
+  become(sketch, digest);
+  base_is_old = true;
+}
+
 void Accumulation::clear() { *this = {}; }
 
 void Accumulation::scale(double factor) {

@@ -1,6 +1,7 @@
 #include "lockstep/laws/rules/detail/gradient_advice.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -66,8 +67,8 @@ void GradientAdvice::on_reduction(const AlignmentKey& alignment,
   if (are_same(open)) ++n_same_;
 }
 
-void GradientAdvice::on_step(const Event& event, const StepEvent& step) {
-  unwrapped_.on_followed(event);
+void GradientAdvice::on_step(const Event& event, const StepEvent& step, RankRange who) {
+  unwrapped_.on_step(event, who);
   if (!suspect_ || wrapper_of(event.at) != suspect_->wrapper || event.at.opt < suspect_->step)
     return;
   if (!step.skipped && !used_) used_ = suspect_;
@@ -91,7 +92,7 @@ std::vector<Advice> GradientAdvice::advice(const NameTable& names) const {
                           " reductions every rank put in the same gradient: the ranks train on the "
                           "same samples, with the same masks"});
   }
-  if (std::optional<Advice> nothing = unwrapped_.advice()) advice.push_back(*std::move(nothing));
+  std::ranges::move(unwrapped_.advice(), std::back_inserter(advice));
   return advice;
 }
 

@@ -29,26 +29,39 @@ bool is_from_nothing(const OwnReduction& own) {
   });
 }
 
-/// They were cleared on none, and it is known what they held.
-bool is_from_something(const OwnReduction& own) {
+/// Where they were not cleared it is known what they held.
+bool is_from_known(const OwnReduction& own) {
   return std::all_of(own.shares.begin(), own.shares.end(), [](const OwnReduction::Share& share) {
     const KeptGradients& before = share.used_before;
-    return !share.from_nothing && is_known(before) &&
-           before.digests.size() == share.used.digests.size();
+    return share.from_nothing ||
+           (is_known(before) && before.digests.size() == share.used.digests.size());
   });
 }
 
-/// What a rank has added to tensor i, and what the step before has used of it, which is in `place` there.
+/// That did not clear theirs; none, if no rank did.
+std::vector<Rank> uncleared_ranks(const OwnReduction& own) {
+  std::vector<Rank> ranks;
+  for (const OwnReduction::Share& share : own.shares) {
+    if (!share.from_nothing) ranks.push_back(Rank{share.rank});
+  }
+  if (ranks.size() == own.shares.size()) ranks.clear();
+  return ranks;
+}
+
+/// What a rank has added to tensor i, and what the step before has used of it unless it was cleared. That is in
+/// `place` there.
 SketchSum sum_on_top(const OwnReduction::Share& share, std::size_t i, std::size_t place) {
   SketchSum sum = OwnReduction::sum_of(share, i);
   const KeptGradients& before = share.used_before;
+  if (share.from_nothing) return sum;
   if (sum.n_terms > 0 && !bit(before.undefined, place)) {
     sum.add(before.sketches[place], before.digests[place]);
   }
   return sum;
 }
 
-/// A tensor, its place in what was used, and whether what the step before has used is part of it.
+/// A tensor, its place in what was used, and whether what the step before has used is part of it where it was
+/// not cleared.
 struct OwnTensor {
   std::size_t tensor = 0;
   std::size_t used = 0;
@@ -130,8 +143,7 @@ OwnMeans::Judged OwnMeans::compare(const OwnReduction& own,
 
 void OwnMeans::judge(const OwnReduction& own, const Wrappers& wrappers, const NameTable& names) {
   if (!is_known(own) || own.shares.size() < 2) return;
-  if (is_from_something(own)) return judge_uncleared(own, wrappers, names);
-  if (!is_from_nothing(own)) return;
+  if (!is_from_nothing(own)) return judge_uncleared(own, wrappers, names);
   const Judged judged = compare(own, false, wrappers, names);
   n_checked_ += std::ssize(judged.right);
   if (judged.wrong.empty()) return;
@@ -157,6 +169,7 @@ void OwnMeans::judge(const OwnReduction& own, const Wrappers& wrappers, const Na
 void OwnMeans::judge_uncleared(const OwnReduction& own,
                                const Wrappers& wrappers,
                                const NameTable& names) {
+  if (!is_from_known(own)) return;
   const Judged judged = compare(own, true, wrappers, names);
   n_checked_ += std::ssize(judged.right);
   if (!judged.wrong.empty() || !compare(own, false, wrappers, names).right.empty()) return;
@@ -166,6 +179,7 @@ void OwnMeans::judge_uncleared(const OwnReduction& own,
     finding.message =
         "the gradient that the program has reduced by itself is the mean of the ranks', on top of "
         "what the step before has used: nothing has cleared it";
+    finding.ranks = uncleared_ranks(own);
     finding.cause = Cause::kZeroGradForgotten;
     findings_.push_back(std::move(finding));
   }

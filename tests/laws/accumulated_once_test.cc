@@ -201,6 +201,32 @@ TEST(AccumulatedOnceTest, NamesAGradientThatWasNotCleared) {
   EXPECT_EQ(id_of(finding.cause), "zero-grad-forgotten");
 }
 
+/// A step of one rank that uses 2 where 8 was reduced, and a second one that reduces `found` with a contribution of 1.
+LawResult after_a_change(double found, bool clears) {
+  DdpJob job(1);
+  job.wrap();
+  forget(job, 0);
+  job.forward(0);
+  job.reduce(0, 8.0, 8.0, 8.0);
+  job.step(0, 2.0);
+  if (clears) forget(job, 0);
+  job.forward(0);
+  job.reduce(0, 1.0, found, found);
+  job.step(0, found);
+  return accumulated(job);
+}
+
+// Clipped by value, say, or multiplied by the number of ranks: what a step has used is what is left.
+TEST(AccumulatedOnceTest, NamesAGradientThatWasChangedAndThenNotCleared) {
+  const LawResult result = after_a_change(2.0 + 1.0, /*clears=*/false);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(result.findings[0].cause, Cause::kZeroGradForgotten);
+  EXPECT_EQ(result.findings[0].step, 1);
+  EXPECT_EQ(after_a_change(8.0 + 1.0, false).verdict, Verdict::kHolds) << "changed back";
+  EXPECT_EQ(after_a_change(1.0, false).verdict, Verdict::kHolds) << "cleared by hand";
+  EXPECT_EQ(after_a_change(1.0, true).verdict, Verdict::kHolds);
+}
+
 TEST(AccumulatedOnceTest, NamesAContributionThatCountsTwice) {
   Windows windows;
   windows.step({2.0, 3.0}, 2.0 + 3.0 + 3.0);

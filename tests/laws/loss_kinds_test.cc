@@ -227,6 +227,62 @@ TEST(UnwrappedBackwardsTest, StepsThatAreRecordedAreSomethingToCheck) {
   EXPECT_TRUE(check("gradient-mean", job.stream).advice.empty());
 }
 
+/// What rank 1 does besides computing gradients, while rank 0 steps with the sums of both.
+struct Idle {
+  std::int64_t n_steps = 2;  ///< Of rank 0, after the one that has shown its loop.
+  std::int64_t n_sums = 2;
+  ReduceOp reduce = ReduceOp::kSum;
+  std::int64_t given = 0;  ///< Elements that are broadcast to it.
+  bool computes = true;
+  bool steps = false;
+  bool synchronizes = false;
+};
+
+std::vector<Advice> beside_a_loop(const Idle& idle) {
+  DdpJob job(2);
+  const auto call = [&](CollectiveOp op, std::int64_t count) {
+    job.at(1).wrapper = -1;
+    Signature signature{.op = op, .reduce = idle.reduce, .count = count};
+    job.stream.add(1, CollectiveEvent{.phase = CollectivePhase::kPosted, .signature = signature});
+  };
+  job.at(1).wrapper = -1;
+  call(CollectiveOp::kBroadcast, 100);  // What all start from.
+  job.stream.add(1, LossEvent{.function = job.stream.name("mse_loss"), .grad = idle.computes});
+  if (idle.steps) job.stream.add(1, StepEvent{});
+  for (std::int64_t i = 0; i < idle.n_sums; ++i) call(CollectiveOp::kAllReduce, 10);
+  if (idle.given > 0) call(CollectiveOp::kBroadcast, idle.given);
+  job.at(0);
+  job.stream.add(
+      0, WrapEvent{.params = job.layout(), .n_ranks = 2, .synchronizes = idle.synchronizes});
+  for (std::int64_t i = 0; i < idle.n_steps; ++i) job.step(0, 1.0);
+  const std::vector<Advice> together = check_together("gradient-mean", job.stream).advice;
+  std::vector<Advice> advice = check("gradient-mean", job.stream).advice;
+  EXPECT_EQ(together.size(), advice.size());
+  return advice;
+}
+
+TEST(UnwrappedBackwardsTest, ARankThatNeverStepsWithWhatItHelpsToReduceIsNamed) {
+  const std::vector<Advice> advice = beside_a_loop({});
+  ASSERT_EQ(advice.size(), 1U);
+  EXPECT_EQ(advice[0].id, "A-never-steps");
+  EXPECT_TRUE(
+      advice[0].message.starts_with("rank 1 computed gradients and took part in the "
+                                    "reductions that rank 0 stepped with"))
+      << advice[0].message;
+  EXPECT_EQ(beside_a_loop({.reduce = ReduceOp::kAvg}).size(), 1U);
+  EXPECT_EQ(beside_a_loop({.given = 9}).size(), 1U) << "a few numbers";
+}
+
+TEST(UnwrappedBackwardsTest, ARankThatIsGivenAModelOrDoesNotTrainIsNotNamed) {
+  EXPECT_TRUE(beside_a_loop({.given = 10}).empty()) << "a worker of a parameter server";
+  EXPECT_TRUE(beside_a_loop({.computes = false}).empty()) << "it helps";
+  EXPECT_TRUE(beside_a_loop({.steps = true}).empty());
+  EXPECT_TRUE(beside_a_loop({.n_sums = 1}).empty()) << "it may have ended";
+  EXPECT_TRUE(beside_a_loop({.n_steps = 1}).empty()) << "so may the others";
+  EXPECT_TRUE(beside_a_loop({.reduce = ReduceOp::kMax}).empty()) << "no gradients";
+  EXPECT_TRUE(beside_a_loop({.synchronizes = true}).empty()) << "a wrapper reduces by itself";
+}
+
 TEST(UnwrappedBackwardsTest, OneRankThatTrainsHasNothingToReduce) {
   EXPECT_TRUE(unwrapped(2, 1).advice.empty());
 }

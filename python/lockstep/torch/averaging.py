@@ -6,7 +6,7 @@ some module trains has said what its replicas are: from the next step on that mo
 wrapper that reduces nothing. What has no gradient then may have one on another rank, and belongs to it. If the
 program leaves out some gradients, fewer than half, the rest is the wrapper, and those that are left out are
 parameters that no wrapper has. The first step itself is not recorded, since nothing watched its backward; how its
-parameters were before it is. Before a step that fewer elements were sent for, recording ends: the ranks may train
+parameters were before it is, and the batches of its pass. Before a step that fewer elements were sent for, recording ends: the ranks may train
 alone from there on. Sums that only one rank gets count like those that all get, since all may step with what they
 have. A program that sends parameters after its step intends that: recording ends before a step is judged.
 """
@@ -36,8 +36,7 @@ MOST_LOOKS = 8  # For modules, each at twice as many backwards as the one before
 
 
 class Averaged(Wrapper):
-    """A module whose gradients the program reduces. Its data are not followed: what the first step
-    consumed has passed by."""
+    """A module whose gradients the program reduces."""
 
     def __init__(self, recorder: Recorder, index: int, module: torch.nn.Module, left_out: set[int], apart: bool) -> None:
         super().__init__(recorder, index, module)
@@ -49,6 +48,7 @@ class Averaged(Wrapper):
         self._buffers = {}  # Nothing says what they are meant to be.
         self.through = self.prepared = True  # No forward can miss a reduction, no backward lies inside one.
         self.place.sync = 0
+        self._follows_data = False
 
     def n_elements(self) -> int:
         """What a step needs that all have sent. Which parameters have gradients may differ from step to step."""
@@ -60,9 +60,26 @@ class Averaged(Wrapper):
             return
         recorder.current = place
         grad = torch.is_grad_enabled()
+        trains = grad and module.training
+        if self._follows_data:
+            if trains:
+                recorder.trainings.trained_on(self)
+            recorder.batches.begin_pass(trains)
         place.micro += grad
         recorder.moved(place)
         pen.forward(self.index, True, False, module.training, grad, word_for(self.all))
+        if self._follows_data:
+            recorder.batches.consumed(self, trains)
+
+    def follow_data(self) -> None:
+        """Those of the first step, too, whose place is before it."""
+        recorder, place = self.recorder, self.place
+        recorder.trainings.trained_on(self)
+        recorder.current, place.opt = place, place.opt - 1
+        recorder.moved(place)
+        self._follows_data = recorder.batches.follow(self)
+        place.opt += 1
+        recorder.moved(place)
 
     def write_stepped_alone(self) -> None:
         """Its gradients are reduced by the program, between backward and step."""
@@ -275,6 +292,7 @@ class Averaging:
         self._averaged.append(wrapper)
         wrapper.gradients.watch()
         wrapper.watch_entry()
+        wrapper.follow_data()
         self.recorder.patches.on_undo(wrapper.forget)
         weakref.finalize(module, wrapper.forget)
 

@@ -18,6 +18,7 @@ from torch.utils.data.distributed import DistributedSampler
 from lockstep.torch.contents import contents_of, entries_of
 from lockstep.torch.data_read import Handed, consumed_whole, most_batches, pass_source, source_of, values_of
 from lockstep.torch.data_sets import TRAIN, DataSets, place_of
+from lockstep.torch.first_batches import FirstBatches
 from lockstep.torch.samplers import held_by
 from lockstep.torch.streams import LOADER
 from lockstep.words import DataPart
@@ -83,6 +84,8 @@ class Batches:
         self.drawn: list[Draw] = []  # Streams that a batch drew from first.
         self._size: tuple[int, int] | None = None  # Wrapper and samples of the last forward.
         self._split = ""  # Of the last batch.
+        self._first = FirstBatches()
+        self._followed: set[int] = set()  # Wrappers that stand for loops, which weigh their batches by themselves.
 
     @contextmanager
     def asked_by(self, iterator: Any) -> Iterator[None]:
@@ -112,6 +115,18 @@ class Batches:
         self.handed = Handed(ids, source, data if source or share.pass_source else None)
         ours = type(index) is list and not source and LOADER not in known
         share.first = self.data_sets.first_of(data_set) if ours else None
+        if not self.recorder.wrapping.all:
+            self._first.keep(self._from, share, self.handed)
+
+    def follow(self, wrapper: Wrapper) -> bool:
+        """A loop has shown by its first step what it trains: what it has read for that step is written. Returns: whether
+        all of that is known."""
+        read = self._first.take()
+        self._followed.add(wrapper.index)
+        for self._from, self._share, self.handed in read or ():
+            self.begin_pass(True)
+            self.consumed(wrapper, True)
+        return read is not None
 
     def hand_alike(self, share: _Share, index: list[Any]) -> None:
         """The same, of a batch whose samples are all that matters. They are numbered when they are written."""
@@ -180,7 +195,7 @@ class Batches:
         ids = handed.ids
         if ids is None:
             return
-        if training and wrapper.looks and not program.batch_given:
+        if training and wrapper.looks and wrapper.index not in self._followed and not program.batch_given:
             self._size = (wrapper.index, len(ids))
         if not program.gives_samples:
             pen.sample(wrapper.index, self._split, ids)

@@ -110,6 +110,11 @@ ROWS = {
     "cleared_on_one_rank": Row(
         Expected("replicas-equal", "cleared-before-step", 2, (1,), tensor="0.bias"), ranks=3),
     "clip_before_unscale": Row(Expected("norm-true", "clip-before-unscale", 0, (0, 1))),
+    "loop_cleared_on_rank_0": Row(Expected("gradient-mean", "zero-grad-forgotten", 2, (1,), tensor="0.bias")),
+    "loop_without_set_epoch": Row(Expected("epoch-reshuffled", "no-set-epoch", 0, (0, 1), epoch=1)),
+    # A rank may have its model from the others in a way that is not seen.
+    "average_not_taken_back": Row(None, advice="A-never-steps"),
+    "loop_steps_on_rank_0": Row(None, advice="A-never-steps"),
     # Any factor may be put on gradients on purpose.
     "divided_again": Row(None, ranks=3, advice="A-divided-again"),
     "loss_divided": Row(None, ranks=3, advice="A-divided-again"),

@@ -129,6 +129,7 @@ class AccumulatedOnce final : public Law {
     NameId name = kNoName;
     Accumulation has;
     std::uint64_t used = 0;  ///< Digest of what the next step uses.
+    std::optional<Sketch> used_sketch{};
     bool is_used = false;
     std::optional<Miscount> miscount{};  ///< Of a reduction since: no harm unless a step uses it.
     std::optional<Odd> odd{};            ///< The first since the last step.
@@ -212,6 +213,8 @@ class AccumulatedOnce final : public Law {
       Tensor& tensor = window.tensor(name, i);
       tensor.is_used = !undefined;
       tensor.used = grad.digests[i];
+      const bool sketched = grad.sketches.size() == grad.digests.size();
+      tensor.used_sketch = sketched ? std::optional(grad.sketches[i]) : std::nullopt;
     } else if (grad.sketches.size() != grad.digests.size()) {
       window.tensor(name, i).has.known = false;
     } else if (grad.point == GradPoint::kInc && !undefined) {
@@ -259,6 +262,7 @@ class AccumulatedOnce final : public Law {
       has.step();
       if (!tensor.is_used) return has.clear();
       if (has.base.digest == tensor.used) return;
+      if (tensor.used_sketch) return has.be_left_as(*tensor.used_sketch, tensor.used);
       // A loss scaler took its factor off; anything else but clipping is not known.
       if (step.scale != 1.0) return has.base.scale(1.0 / step.scale);
       if (has.base.n_terms == 1) has.known = false;

@@ -64,7 +64,7 @@ class GradientMean final : public Law {
     const auto* grad = std::get_if<GradEvent>(&first.body);
     if (grad != nullptr && !is_read(*grad)) return follow(event, names);
     if (const auto* step = std::get_if<StepEvent>(&first.body))
-      return noticed_.on_step(first, *step);
+      return noticed_.on_step(first, *step, all_ranks(event));
     if (std::holds_alternative<LossEvent>(first.body)) {
       losses_.on_cohort(event, wrappers_.n_averaged(wrapper_of(first.at), n_ranks_));
       noticed_.on_losses(event);
@@ -136,13 +136,14 @@ class GradientMean final : public Law {
       sources_.on_phase(event, *phase);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
-      noticed_.on_wrap(event);
+      noticed_.on_wrap(event, *wrap);
     } else if (const auto* hook = std::get_if<CommHookEvent>(&event.body)) {
       travel_.on_hook(event, *hook);
     } else if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
       travel_.on_call(call->signature);
+      noticed_.on_call(event, *call, who);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
-      noticed_.on_step(event, *step);
+      noticed_.on_step(event, *step, who);
     }
   }
 

@@ -28,6 +28,48 @@ void loop(RankContext& rank, const After& after) {
   }
 }
 
+// Only rank 0 clears its gradients: those of the others hold the averages of all steps before.
+void cleared_on_rank_0(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Batch batch = batch_of(rank, step);
+    if (rank.rank() == 0) optimizer.zero_grad();
+    mse_loss(model(batch.x), batch.y).backward();
+    average_gradients(rank, model.parameters());
+    optimizer.step();
+  }
+}
+
+// Only rank 0 takes the step that all have averaged for.
+void steps_on_rank_0(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    mse_loss(model(batch.x), batch.y).backward();
+    average_gradients(rank, model.parameters());
+    if (rank.rank() == 0) optimizer.step();
+  }
+}
+
+// Values are clipped and gradients never cleared: what was clipped is part of the next reduction.
+void clipped_and_kept(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    mse_loss(ddp(batch.x), batch.y).backward();
+    optim::clip_grad_value(optimizer.parameters(), 0.0625);
+    optimizer.step();
+  }
+}
+
 // All gradients go in one piece, of which rank 1 sends zeros.
 void one_rank_sends_zeros(RankContext& rank) {
   Generator init(1);
@@ -142,6 +184,19 @@ std::vector<BrokenTwin> loop_twins() {
        .program = one_rank_sends_zeros,
        .law = "gradient-mean",
        .says = "the contribution of one rank is lost (rank 1)"},
+      {.name = "ClearedOnRank0",
+       .program = cleared_on_rank_0,
+       .law = "gradient-mean",
+       .says = "`first.bias` on rank 1: the gradient that the program has reduced by itself"},
+      {.name = "StepsOnRank0",
+       .program = steps_on_rank_0,
+       .law = "A-never-steps",
+       .says =
+           "rank 1 computed gradients and took part in the reductions that rank 0 stepped with"},
+      {.name = "ClippedAndKept",
+       .program = clipped_and_kept,
+       .law = "accumulated-once",
+       .says = "the gradient of the step before is still in what is reduced"},
       {.name = "DoubledOnOneRank",
        .program = doubled_on_one_rank,
        .law = "replicas-equal",

@@ -62,6 +62,8 @@ struct Accumulation {
   /// It is this now: just before or just after a reduction.
   void become(const Sketch& sketch, std::uint64_t digest);
   void step();
+  /// A step has used it like this, whatever the program has made of it since its reduction.
+  void be_left_as(const Sketch& sketch, std::uint64_t digest);
   void clear();
   void scale(double factor);
 

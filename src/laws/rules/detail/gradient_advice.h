@@ -23,13 +23,17 @@ class GradientAdvice {
 
   void on_losses(const CohortEvent& event) { unwrapped_.on_cohort(event); }
 
-  void on_wrap(const Event& event) { unwrapped_.on_followed(event); }
+  void on_wrap(const Event& event, const WrapEvent& wrap) { unwrapped_.on_wrap(event, wrap); }
+
+  void on_call(const Event& event, const CollectiveEvent& call, RankRange who) {
+    unwrapped_.on_call(event, call, who);
+  }
 
   /// A step that is skipped uses nothing: a loss scaler finds overflows on purpose.
-  void on_step(const Event& event, const StepEvent& step);
+  void on_step(const Event& event, const StepEvent& step, RankRange who);
   /// "A-non-finite": the first step that used a value that is not finite, and on which rank it came
   /// up; "A-same-gradients": in each of at least four reductions, every rank put in the same bits;
-  /// "A-nothing-wrapped".
+  /// "A-nothing-wrapped"; "A-never-steps".
   std::vector<Advice> advice(const NameTable& names) const;
 
  private:

@@ -1,11 +1,12 @@
-// Ranks that compute gradients which nothing reduces, as far as a trace shows.
+// Ranks that compute gradients which nothing reduces, or no step of theirs uses, as far as a trace shows.
 #pragma once
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <set>
+#include <vector>
 
+#include "lockstep/laws/detail/rank_wrapper_map.h"
 #include "lockstep/laws/finding.h"
 #include "lockstep/trace/event.h"
 
@@ -14,20 +15,44 @@ namespace lockstep::laws {
 /// Backward passes of several ranks in an attempt in which no model is wrapped, no loop was seen that reduces gradients
 /// by itself, and no step was recorded: without this word, a program that forgot its wrapper would pass all laws like
 /// one that did everything right. Where steps are recorded, as the simulator does, what they leave is compared.
+///
+/// And ranks that send their gradients into what a loop of other ranks reduces and steps with, without a step of their
+/// own. One that gets as much from others as a model in return is a worker of a parameter server.
 class UnwrappedBackwards {
  public:
   void on_event(const Event& event);
-  /// A wrapper, or a step.
-  void on_followed(const Event& event);
   /// Of losses.
   void on_cohort(const CohortEvent& event);
+  void on_wrap(const Event& event, const WrapEvent& wrap);
+  void on_step(const Event& event, RankRange who);
+  void on_call(const Event& event, const CollectiveEvent& call, RankRange who);
 
-  /// "A-nothing-wrapped", about what was checked: ranks may train models of their own, or share one in another way.
-  std::optional<Advice> advice() const;
+  /// "A-nothing-wrapped", about what was checked: ranks may train models of their own, or share one in another way;
+  /// "A-never-steps".
+  std::vector<Advice> advice() const;
 
  private:
-  std::map<std::int32_t, std::set<Rank>> ranks_;  // By attempt.
-  std::set<std::int32_t> followed_;               // Attempts.
+  /// What a rank without a step has sent into sums, and what it has been given, since it computes gradients. Events of
+  /// one rank alone may come late, so nothing is known of what other ranks do meanwhile.
+  struct Elements {
+    std::int64_t n_sums = 0;
+    std::int64_t summed = 0;
+    std::int64_t given = 0;
+  };
+
+  struct Attempt {
+    std::set<Rank> compute;    ///< Losses outside of wrappers that a backward may follow.
+    std::set<Rank> step;       ///< With or without a wrapper.
+    bool followed = false;     ///< A wrapper, or a step.
+    std::set<Rank> loops;      ///< Where a loop was seen that reduces by itself.
+    std::int64_t n_steps = 0;  ///< Of those.
+    std::map<Rank, Elements> idle;
+  };
+
+  static bool is_worker(const Elements& elements);
+  static std::vector<Rank> without_steps(const Attempt& attempt);
+
+  std::map<std::int32_t, Attempt> attempts_;
 };
 
 }  // namespace lockstep::laws
