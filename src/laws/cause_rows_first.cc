@@ -140,7 +140,8 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
      "docs/laws.md#22-norm-true"},
     {Cause::kClipNotApplied,
      "clip-not-applied",
-     "A norm above the limit was computed, but the gradients were not scaled down.",
+     "A norm above the limit was computed, but the gradients that the step used were not scaled "
+     "down.",
      "Clip the gradients that the optimizer holds, after the backward pass and before its "
      "step, and check that the factor is applied in the dtype of the gradients.",
      "docs/laws.md#22-norm-true"},

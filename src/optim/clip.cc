@@ -63,7 +63,7 @@ void scale_gradient(const Variable& parameter, double factor) {
   }
 }
 
-/// One event for each wrapper that has some of the gradients.
+/// One event for each wrapper that has some of the gradients; without any, for each that has parameters.
 void record_clip(std::span<const Variable> parameters, ClipEvent event) {
   if (parameters.empty()) return;
   Recorder* const recorder = parameters.front().runtime().recorder();
@@ -75,6 +75,9 @@ void record_clip(std::span<const Variable> parameters, ClipEvent event) {
     by_wrapper[state.wrapper].push_back(
         state.name != kNoName ? state.name
                               : recorder->names().intern("parameter." + std::to_string(i)));
+  }
+  if (by_wrapper.empty()) {
+    for (const Variable& parameter : parameters) by_wrapper[parameter.state().wrapper];
   }
   event.whole = by_wrapper.size() < 2;
   for (const auto& [wrapper, names] : by_wrapper) {
@@ -112,8 +115,15 @@ void scale_to_limit(std::span<const Variable> parameters,
                     double norm,
                     double own) {
   const std::vector<Tensor> grads = gradients_of(parameters);
-  if (grads.empty()) return;
-
+  if (grads.empty()) {
+    record_clip(parameters,
+                {.kind = ClipKind::kNorm,
+                 .limit = options.max_norm,
+                 .norm_type = options.norm_type,
+                 .norm = norm,
+                 .factor = 1.0});
+    return;
+  }
   const double factor = grads.front().dtype() == DType::kF32
                             ? coefficient<float>(norm, options.max_norm)
                             : coefficient<double>(norm, options.max_norm);

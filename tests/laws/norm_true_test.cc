@@ -1,4 +1,5 @@
 // norm-true on streams written by hand.
+#include <algorithm>
 #include <cmath>
 #include <gmock/gmock.h>
 
@@ -12,6 +13,7 @@ namespace lockstep {
 namespace {
 
 using testing::check;
+using testing::check_together;
 using testing::DdpJob;
 
 /// Each rank's call between reduction and step, on a gradient of one element.
@@ -21,6 +23,7 @@ struct Clipping {
   double factor = 1.0;
   double norm_type = 2.0;
   bool clips = true;
+  ClipKind kind = ClipKind::kNorm;
 };
 
 /// One step of every rank: the reduced gradient, the one that the step used, the call in between.
@@ -65,6 +68,59 @@ TEST(NormTrueTest, HoldsForGradientsScaledToTheLimit) {
   EXPECT_EQ(norm_true(stepped({call, call}, -4.0, -1.0)).verdict, Verdict::kHolds);
   const Clipping below{.limit = 8.0, .norm = 4.0, .factor = 1.0};
   EXPECT_EQ(norm_true(stepped({below, below}, -4.0, -4.0)).verdict, Verdict::kHolds);
+}
+
+/// Steps of two ranks that clip by this call after each of them, or else before the backward of the next.
+LawResult clipped_late(const Clipping& call, std::int32_t n_steps = 2, bool in_time = false) {
+  DdpJob job(2);
+  job.wrap();
+  const auto clip = [&](std::int32_t rank) {
+    job.at(rank);
+    job.stream.add(rank,
+                   ClipEvent{.kind = call.kind,
+                             .limit = call.limit,
+                             .norm = call.norm,
+                             .factor = call.factor,
+                             .layout = job.layout()});
+  };
+  for (std::int32_t step = 0; step < n_steps; ++step) {
+    for (std::int32_t rank = 0; rank < 2; ++rank) {
+      job.forward(rank);
+      job.reduce(rank, 0.5, 0.5, 0.5);
+      if (in_time) clip(rank);
+      job.step(rank, 0.5);
+      clip(rank);
+    }
+  }
+  const LawResult together = check_together("norm-true", job.stream);
+  LawResult result = norm_true(job);
+  EXPECT_EQ(together.findings.size(), result.findings.size());
+  return result;
+}
+
+TEST(NormTrueTest, NamesCallsThatNoStepIsTakenAfter) {
+  const LawResult after = clipped_late({.limit = 0.25, .norm = 0.5, .factor = 0.5});
+  ASSERT_EQ(after.findings.size(), 1U);
+  EXPECT_EQ(after.findings[0].cause, Cause::kClipNotApplied);
+  EXPECT_EQ(after.findings[0].field, "order");
+  EXPECT_EQ(after.findings[0].ranks, kBothRanks);
+  EXPECT_THAT(after.findings[0].message, ::testing::HasSubstr("after the step that has used them"));
+  const LawResult before = clipped_late({.limit = 0.25, .norm = 0.0});
+  ASSERT_EQ(before.findings.size(), 1U);
+  EXPECT_THAT(before.findings[0].message, ::testing::HasSubstr("before the backward"));
+}
+
+TEST(NormTrueTest, CallsThatOnlyMeasureOrComeOnceAreFineAnywhere) {
+  const auto n_findings = [](const LawResult& result) { return result.findings.size(); };
+  EXPECT_EQ(n_findings(clipped_late({.limit = 4.0, .norm = 0.5})), 0U) << "below the limit";
+  EXPECT_EQ(n_findings(clipped_late({.limit = HUGE_VAL, .norm = 0.0})), 0U) << "no limit";
+  EXPECT_EQ(n_findings(clipped_late({.limit = 0.25, .norm = 0.5, .factor = 0.5}, 1)), 0U);
+  EXPECT_EQ(n_findings(clipped_late({.limit = 1.0, .kind = ClipKind::kValue})), 0U);
+  const Clipping both{.limit = 0.25, .norm = 0.0};
+  EXPECT_EQ(n_findings(clipped_late(both)), 1U);
+  EXPECT_TRUE(std::ranges::none_of(clipped_late(both, 2, true).findings, [](const Finding& one) {
+    return one.field == "order";
+  })) << "steps are taken after other calls";
 }
 
 TEST(NormTrueTest, WithoutClippingItSaysWhatToAdd) {

@@ -59,6 +59,8 @@ class Clipping:
                factor: float, whole: bool, own: float = 0.0) -> None:
         have = [p for p in parameters if p.grad is not None]
         shares = self.recorder.wrapping.names_of(have)
+        if not have:  # A call that finds nothing is one, too.
+            shares = [(wrapper, []) for wrapper, _ in self.recorder.wrapping.names_of(parameters)]
         alone = len(shares) == 1 and len(shares[0][1]) == len(have)
         for wrapper, names in shares:
             if wrapper.looks and self.recorder.pen is not None:

@@ -299,6 +299,12 @@ class Groups:
     def calls_of(self, number: int) -> Calls | None:
         return next((calls for calls in self._calls if calls.number == number), None)
 
+    def asked_for(self, given: dict[str, Any]) -> None:
+        """Members are about to make a group. They may wait in there for ranks that have another one in mind."""
+        ranks, pen = [int(rank) for rank in given["global_ranks_in_group"]], self.recorder.pen
+        if pen is not None and self.recorder.rank in ranks:
+            pen.group(_number_of(str(given["group_name"])), ranks)
+
     def made(self, result: Any, given: dict[str, Any]) -> None:
         """c10d has made a group, of which this rank may be no member."""
         group = result[0] if isinstance(result, tuple) else result
@@ -314,8 +320,6 @@ class Groups:
         name = str(given["group_name"])
         number = 0 if not ranks else _number_of(name)
         self.numbers[name] = number
-        if ranks:
-            recorder.pen.group(number, ranks)
         calls = Calls(self, number, group)
         self._calls.append(calls)
         group.register_pre_hook(HOOK_ID, calls.posting)
@@ -390,8 +394,9 @@ def install(recorder: Recorder, on_first_group: Callable[[], None]) -> None:
 
     def make(real: Callable[..., Any]) -> Callable[..., Any]:
         def helper(*args: Any, **kwargs: Any) -> Any:
-            result = real(*args, **kwargs)
             given = dict(zip(names, args)) | kwargs
+            recorder.quietly(SEAM, lambda: groups.asked_for(given))
+            result = real(*args, **kwargs)
             recorder.quietly(SEAM, lambda: groups.made(result, given))
             return result
         return helper

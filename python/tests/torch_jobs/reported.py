@@ -109,6 +109,9 @@ ROWS = {
     "class_weights_per_rank": Row(None, advice="A-losses-differ"),
     "cleared_on_one_rank": Row(
         Expected("replicas-equal", "cleared-before-step", 2, (1,), tensor="0.bias"), ranks=3),
+    "clip_after_step": Row(Expected("norm-true", "clip-not-applied", 2, (0, 1), field="order", says="after the step")),
+    "clip_before_backward": Row(
+        Expected("norm-true", "clip-not-applied", 2, (0, 1), field="order", says="before the backward")),
     "clip_before_unscale": Row(Expected("norm-true", "clip-before-unscale", 0, (0, 1))),
     "loop_cleared_on_rank_0": Row(Expected("gradient-mean", "zero-grad-forgotten", 2, (1,), tensor="0.bias")),
     "loop_without_set_epoch": Row(Expected("epoch-reshuffled", "no-set-epoch", 0, (0, 1), epoch=1)),

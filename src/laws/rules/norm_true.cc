@@ -30,6 +30,8 @@ enum class ClipField : std::uint8_t { kCalls, kLimit, kType, kGradients, kNorm }
 constexpr std::array<std::string_view, 5> kClipFields = {
     "calls", "limit", "norm_type", "gradients", "norm"};
 
+constexpr std::int64_t kFewestForNone = 2;  // Calls without effect.
+
 /// One rank's gradients since their last reduction.
 struct ClipWindow {
   GradientsSeen reduced;
@@ -38,7 +40,31 @@ struct ClipWindow {
   bool contributed = false;      ///< Since the last reduction or step.
   /// By what calls have scaled contributions that no reduction has averaged.
   std::optional<double> early_factor{};
+  bool used_up = false;        ///< A step has used what was reduced, and nothing has come since.
+  std::int64_t n_in_time = 0;  ///< Calls that steps were taken after.
+  std::int64_t n_for_none =
+      0;  ///< Calls that had gradients to scale, or should have had, while there were none to use.
 };
+
+/// What a program does that clips while no gradient waits for its step, or nothing. A limit that is never reached
+/// may be there for the norm alone.
+std::optional<Complaint> clipped_for_none(const ClipEvent& clip) {
+  if (clip.kind != ClipKind::kNorm || !std::isfinite(clip.limit)) return std::nullopt;
+  if (clip.norm == 0.0) {
+    return Complaint{
+        "order",
+        "",
+        "gradients are clipped after they have been cleared and before the backward that "
+        "computes new ones: no step uses what was clipped",
+        Cause::kClipNotApplied};
+  }
+  if (clip.factor >= 1.0) return std::nullopt;
+  return Complaint{"order",
+                   "",
+                   "gradients are clipped after the step that has used them: no step uses what was "
+                   "clipped",
+                   Cause::kClipNotApplied};
+}
 
 std::vector<Rank> ranks_of(RankRange who) {
   std::vector<Rank> ranks;
@@ -130,7 +156,7 @@ class NormTrue final : public Law {
       if (!is_read(*grad)) return;
       on_grad(event, *grad, who);
     } else if (const auto* clip = std::get_if<ClipEvent>(&event.body)) {
-      on_clip(windows_.at(wrapper, who), *clip);
+      on_clip(event, *clip, who);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       on_step(event, *step, who, names);
       sums_.restart(event, who);
@@ -148,6 +174,7 @@ class NormTrue final : public Law {
   void on_grad(const Event& event, const GradEvent& grad, RankRange who) {
     ClipWindow& window = windows_.at(wrapper_of(event.at), who);
     if (grad.point == GradPoint::kUsed) return window.used.keep(grad);
+    window.used_up = false;
     if (grad.point == GradPoint::kInc) {
       window.contributed = true;
       return window.reduced.digests.clear();  // What is added after a reduction is not part of it.
@@ -159,7 +186,15 @@ class NormTrue final : public Law {
     if (window.early_factor) vote_early(event, *std::exchange(window.early_factor, {}), 0, who);
   }
 
-  static void on_clip(ClipWindow& window, const ClipEvent& clip) {
+  void on_clip(const Event& event, const ClipEvent& clip, RankRange who) {
+    const WrapperKey wrapper = wrapper_of(event.at);
+    ClipWindow& window = windows_.at(wrapper, who);
+    if (window.used_up) {
+      const std::optional<Complaint> complaint = clipped_for_none(clip);
+      if (complaint && ++window.n_for_none == kFewestForNone && window.n_in_time == 0)
+        report(event, {{wrapper, 0, 2, 0, 0}, who, {}, window}, complaint, "clip");
+      return;
+    }
     window.clips.push_back(clip);
     if (clip.kind != ClipKind::kNorm || !window.contributed) return;
     window.early_factor = window.early_factor.value_or(1.0) * clip.factor;
@@ -216,6 +251,8 @@ class NormTrue final : public Law {
     window->contributed = false;
     window->early_factor.reset();
     if (!window->reduced.any()) return;
+    window->used_up = true;
+    window->n_in_time += std::ssize(window->clips);
     const AlignmentKey alignment = counter_.next(event, 0, kNoLayout, who);
     if (!step.skipped) {
       if (window->clips.empty()) {
@@ -241,9 +278,9 @@ class NormTrue final : public Law {
   // -- one rank's own arithmetic
 
   struct Place {
-    const AlignmentKey& alignment;
+    AlignmentKey alignment;
     RankRange who;
-    const StepEvent& step;
+    StepEvent step;
     const ClipWindow& window;
   };
 

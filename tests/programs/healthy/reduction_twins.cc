@@ -34,6 +34,24 @@ void reduces_by_hand(RankContext& rank, Reduce reduce) {
   }
 }
 
+/// Clips where no gradient waits for its step.
+template <bool kAfter>
+void clips_for_none(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  const auto clip = [&] { optim::clip_grad_norm(optimizer.parameters(), {.max_norm = 0.0625}); };
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    if (!kAfter) clip();
+    mse_loss(ddp(batch.x), batch.y).backward();
+    optimizer.step();
+    if (kAfter) clip();
+  }
+}
+
 void forgets_a_parameter(RankContext& rank) {
   reduces_by_hand(rank, [&](std::span<const Variable> parameters) {
     for (const Variable& parameter : parameters.first(parameters.size() - 1)) {
@@ -205,6 +223,14 @@ void divides_again(RankContext& rank) {
 
 std::vector<BrokenTwin> reduction_twins() {
   return {
+      {.name = "ClippedAfterTheStep",
+       .program = clips_for_none<true>,
+       .law = "norm-true",
+       .says = "gradients are clipped after the step that has used them"},
+      {.name = "ClippedBeforeTheBackward",
+       .program = clips_for_none<false>,
+       .law = "norm-true",
+       .says = "after they have been cleared and before the backward"},
       {.name = "AveragesDividedAgain",
        .program = divides_again<false>,
        .law = "A-divided-again",

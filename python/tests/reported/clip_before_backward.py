@@ -1,0 +1,31 @@
+"""The norm is clipped before the backward, where there are no gradients yet: those of the step are never clipped."""
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+FIXED = "--fixed" in sys.argv
+
+
+def main():
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    ddp = DistributedDataParallel(nn.Linear(8, 3))
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(dist.get_rank())
+    for _ in range(4):
+        x = torch.randn(4, 8, generator=generator)
+        optimizer.zero_grad()
+        if not FIXED:
+            nn.utils.clip_grad_norm_(ddp.parameters(), 0.125)
+        nn.functional.cross_entropy(ddp(x), x[:, :3].argmax(1)).backward()
+        if FIXED:
+            nn.utils.clip_grad_norm_(ddp.parameters(), 0.125)
+        optimizer.step()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
