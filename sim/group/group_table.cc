@@ -87,8 +87,8 @@ GroupState& GroupTable::split(const GroupState& parent,
   if (group == nullptr) group = make_group(small_id, members);
   if (group->members == members) return *group;
   std::vector<GroupState*>& others = disputed_[small_id];
-  const auto known =
-      std::ranges::find(others, members, [](const GroupState* g) { return g->members; });
+  const auto known = std::ranges::find(
+      others, members, [](const GroupState* g) -> const auto& { return g->members; });
   if (known != others.end()) return **known;
   std::uint64_t digest = static_cast<std::uint64_t>(id);
   for (const std::int32_t member : members) {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lockstep.torch.data_read import Handed
 
-MOST = 4096  # Batches before a first step. Of more, none are kept: a part of a pass says nothing.
+MOST = 256  # Batches before a first step. Of more, none are kept: a part of a pass says nothing.
 
 
 class FirstBatches:

@@ -136,7 +136,7 @@ class GradientMean final : public Law {
       sources_.on_phase(event, *phase);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
-      noticed_.on_wrap(event, *wrap);
+      noticed_.on_wrap(event, *wrap, who);
     } else if (const auto* hook = std::get_if<CommHookEvent>(&event.body)) {
       travel_.on_hook(event, *hook);
     } else if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {

@@ -31,6 +31,7 @@ constexpr std::array<std::string_view, 5> kClipFields = {
     "calls", "limit", "norm_type", "gradients", "norm"};
 
 constexpr std::int64_t kFewestForNone = 2;  // Calls without effect.
+constexpr std::int32_t kForNone = 2;        // What a place is about, as an alignment has it.
 
 /// One rank's gradients since their last reduction.
 struct ClipWindow {
@@ -42,12 +43,12 @@ struct ClipWindow {
   std::optional<double> early_factor{};
   bool used_up = false;        ///< A step has used what was reduced, and nothing has come since.
   std::int64_t n_in_time = 0;  ///< Calls that steps were taken after.
-  std::int64_t n_for_none =
-      0;  ///< Calls that had gradients to scale, or should have had, while there were none to use.
+  /// Calls that no step was taken after.
+  std::int64_t n_for_none = 0;
 };
 
-/// What a program does that clips while no gradient waits for its step, or nothing. A limit that is never reached
-/// may be there for the norm alone.
+/// What is wrong with a call that comes while no gradient waits for a step. Nothing where it may be there for
+/// the norm alone: without a limit, or with one that is not reached.
 std::optional<Complaint> clipped_for_none(const ClipEvent& clip) {
   if (clip.kind != ClipKind::kNorm || !std::isfinite(clip.limit)) return std::nullopt;
   if (clip.norm == 0.0) {
@@ -192,7 +193,7 @@ class NormTrue final : public Law {
     if (window.used_up) {
       const std::optional<Complaint> complaint = clipped_for_none(clip);
       if (complaint && ++window.n_for_none == kFewestForNone && window.n_in_time == 0)
-        report(event, {{wrapper, 0, 2, 0, 0}, who, {}, window}, complaint, "clip");
+        report(event, {{.wrapper = wrapper, .what = kForNone}, who, {}, window}, complaint, "clip");
       return;
     }
     window.clips.push_back(clip);

@@ -37,11 +37,13 @@ void UnwrappedBackwards::on_cohort(const CohortEvent& event) {
   if (!settled) each(event, [this](const Event& own) { on_event(own); });
 }
 
-void UnwrappedBackwards::on_wrap(const Event& event, const WrapEvent& wrap) {
+void UnwrappedBackwards::on_wrap(const Event& event, const WrapEvent& wrap, RankRange who) {
   Attempt& attempt = attempts_[event.at.attempt];
   attempt.followed = true;
-  attempt.step.insert(event.rank);
-  if (!wrap.synchronizes && wrap.n_ranks > 1) attempt.loops.insert(event.rank);
+  for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
+    attempt.step.insert(Rank{rank});
+    if (!wrap.synchronizes && wrap.n_ranks > 1) attempt.loops.insert(Rank{rank});
+  }
 }
 
 void UnwrappedBackwards::on_step(const Event& event, RankRange who) {

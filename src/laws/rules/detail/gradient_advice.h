@@ -23,7 +23,9 @@ class GradientAdvice {
 
   void on_losses(const CohortEvent& event) { unwrapped_.on_cohort(event); }
 
-  void on_wrap(const Event& event, const WrapEvent& wrap) { unwrapped_.on_wrap(event, wrap); }
+  void on_wrap(const Event& event, const WrapEvent& wrap, RankRange who) {
+    unwrapped_.on_wrap(event, wrap, who);
+  }
 
   void on_call(const Event& event, const CollectiveEvent& call, RankRange who) {
     unwrapped_.on_call(event, call, who);

@@ -23,7 +23,7 @@ class UnwrappedBackwards {
   void on_event(const Event& event);
   /// Of losses.
   void on_cohort(const CohortEvent& event);
-  void on_wrap(const Event& event, const WrapEvent& wrap);
+  void on_wrap(const Event& event, const WrapEvent& wrap, RankRange who);
   void on_step(const Event& event, RankRange who);
   void on_call(const Event& event, const CollectiveEvent& call, RankRange who);
 
