@@ -15,7 +15,8 @@ enum class GroupNumbering : std::uint8_t { kSorted, kAsListed };
 /// A group of some ranks of `world`, collective over all of them: every rank calls it with the same
 /// list, in the same order of calls; those outside get null.
 ///
-/// Errors: an empty list, a rank twice or one outside = ContractViolation.
+/// Errors: an empty list, a rank twice or one outside = ContractViolation. Ranks that pass different lists
+///     get groups of their own, as from PyTorch, which the law collectives-match names.
 /// Source: torch.distributed.new_group, which sorts.
 std::unique_ptr<ProcessGroup> new_group(ProcessGroup& world,
                                         std::span<const std::int32_t> ranks,

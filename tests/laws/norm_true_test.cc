@@ -71,7 +71,7 @@ TEST(NormTrueTest, HoldsForGradientsScaledToTheLimit) {
 }
 
 /// Steps of two ranks that clip by this call after each of them, or else before the backward of the next.
-LawResult clipped_late(const Clipping& call, std::int32_t n_steps = 2, bool in_time = false) {
+LawResult clipped_late(const Clipping& call, std::int32_t n_steps = 3, bool in_time = false) {
   DdpJob job(2);
   job.wrap();
   const auto clip = [&](std::int32_t rank) {
@@ -114,13 +114,27 @@ TEST(NormTrueTest, CallsThatOnlyMeasureOrComeOnceAreFineAnywhere) {
   const auto n_findings = [](const LawResult& result) { return result.findings.size(); };
   EXPECT_EQ(n_findings(clipped_late({.limit = 4.0, .norm = 0.5})), 0U) << "below the limit";
   EXPECT_EQ(n_findings(clipped_late({.limit = HUGE_VAL, .norm = 0.0})), 0U) << "no limit";
-  EXPECT_EQ(n_findings(clipped_late({.limit = 0.25, .norm = 0.5, .factor = 0.5}, 1)), 0U);
+  EXPECT_EQ(n_findings(clipped_late({.limit = 0.25, .norm = 0.5, .factor = 0.5}, 2)), 0U);
   EXPECT_EQ(n_findings(clipped_late({.limit = 1.0, .kind = ClipKind::kValue})), 0U);
   const Clipping both{.limit = 0.25, .norm = 0.0};
   EXPECT_EQ(n_findings(clipped_late(both)), 1U);
-  EXPECT_TRUE(std::ranges::none_of(clipped_late(both, 2, true).findings, [](const Finding& one) {
+  EXPECT_TRUE(std::ranges::none_of(clipped_late(both, 3, true).findings, [](const Finding& one) {
     return one.field == "order";
   })) << "steps are taken after other calls";
+}
+
+// Each of two optimizers steps with a part of a wrapper's gradients, and only the second part is clipped.
+TEST(NormTrueTest, AStepOfAnotherOptimizerUsesWhatWasClippedAfterTheFirst) {
+  DdpJob job(1);
+  job.wrap();
+  for (std::int32_t step = 0; step < 4; ++step) {
+    job.forward(0);
+    job.reduce(0, 0.5, 0.5, 0.5);
+    job.step(0, 0.5);
+    job.stream.add(0, ClipEvent{.limit = 0.25, .norm = 0.5, .factor = 0.5, .layout = job.layout()});
+    job.step(0, 0.25);
+  }
+  EXPECT_TRUE(norm_true(job).findings.empty());
 }
 
 TEST(NormTrueTest, WithoutClippingItSaysWhatToAdd) {

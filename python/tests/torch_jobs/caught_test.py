@@ -67,9 +67,6 @@ BROKEN = {
                                          site=line_of("gather_own_share.py", "dist.all_gather("))]),
     "groups_differ.py": (2, [Expected("optimizer-equal", "optimizer-options-differ", 0, (1,), tensor="2.bias", field="group",
                                       says="group 0 on rank 1, group 1 on rank 0")]),
-    # What a rank is about to make is known where it never gets out of making it.
-    "groups_overlap.py": (3, [Expected("collectives-match", "subgroup-on-some-ranks", field="members", ranks=(0,),
-                                       says="rank 0 made one of ranks 0, 1 where")]),
     "inner_optimizer_alone.py": (2, [
         Expected("reduced-once", step=0, ranks=(0, 1), tensor="1.codes"),
         Expected("replicas-equal", step=0, tensor="1.codes")]),

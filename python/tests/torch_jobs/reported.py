@@ -113,6 +113,10 @@ ROWS = {
     "clip_before_backward": Row(
         Expected("norm-true", "clip-not-applied", 2, (0, 1), field="order", says="before the backward")),
     "clip_before_unscale": Row(Expected("norm-true", "clip-before-unscale", 0, (0, 1))),
+    # What a rank is about to make is known where it never gets out of making it.
+    "group_without_the_last": Row(
+        Expected("collectives-match", "subgroup-on-some-ranks", ranks=(0,), field="members",
+                 says="rank 0 made one of ranks 0, 1 where"), ranks=3),
     "loop_cleared_on_rank_0": Row(Expected("gradient-mean", "zero-grad-forgotten", 2, (1,), tensor="0.bias")),
     "loop_without_set_epoch": Row(Expected("epoch-reshuffled", "no-set-epoch", 0, (0, 1), epoch=1)),
     # A rank may have its model from the others in a way that is not seen.

@@ -33,20 +33,6 @@ constexpr std::array<std::string_view, 5> kClipFields = {
 constexpr std::int64_t kFewestForNone = 2;  // Calls without effect.
 constexpr std::int32_t kForNone = 2;        // What a place is about, as an alignment has it.
 
-/// One rank's gradients since their last reduction.
-struct ClipWindow {
-  GradientsSeen reduced;
-  GradientsSeen used;
-  std::vector<ClipEvent> clips;  // No spans inside: safe to keep.
-  bool contributed = false;      ///< Since the last reduction or step.
-  /// By what calls have scaled contributions that no reduction has averaged.
-  std::optional<double> early_factor{};
-  bool used_up = false;        ///< A step has used what was reduced, and nothing has come since.
-  std::int64_t n_in_time = 0;  ///< Calls that steps were taken after.
-  /// Calls that no step was taken after.
-  std::int64_t n_for_none = 0;
-};
-
 /// What is wrong with a call that comes while no gradient waits for a step. Nothing where it may be there for
 /// the norm alone: without a limit, or with one that is not reached.
 std::optional<Complaint> clipped_for_none(const ClipEvent& clip) {
@@ -66,6 +52,31 @@ std::optional<Complaint> clipped_for_none(const ClipEvent& clip) {
                    "clipped",
                    Cause::kClipNotApplied};
 }
+
+/// One rank's gradients since their last reduction.
+struct ClipWindow {
+  GradientsSeen reduced;
+  GradientsSeen used;
+  std::vector<ClipEvent> clips;  // No spans inside: safe to keep.
+  bool contributed = false;      ///< Since the last reduction or step.
+  /// By what calls have scaled contributions that no reduction has averaged.
+  std::optional<double> early_factor{};
+  bool used_up = false;        ///< A step has used what was reduced, and nothing has come since.
+  std::int64_t n_in_time = 0;  ///< Calls that steps were taken after.
+  /// What is wrong with the last call, unless a step comes before another contribution.
+  std::optional<Complaint> for_none{};
+  std::int64_t n_for_none = 0;  ///< Calls that no step was taken after.
+
+  void take(const ClipEvent& clip) {
+    if (used_up) {
+      for_none = clipped_for_none(clip);
+      return;
+    }
+    clips.push_back(clip);
+    if (clip.kind != ClipKind::kNorm || !contributed) return;
+    early_factor = early_factor.value_or(1.0) * clip.factor;
+  }
+};
 
 std::vector<Rank> ranks_of(RankRange who) {
   std::vector<Rank> ranks;
@@ -157,7 +168,7 @@ class NormTrue final : public Law {
       if (!is_read(*grad)) return;
       on_grad(event, *grad, who);
     } else if (const auto* clip = std::get_if<ClipEvent>(&event.body)) {
-      on_clip(event, *clip, who);
+      windows_.at(wrapper, who).take(*clip);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       on_step(event, *step, who, names);
       sums_.restart(event, who);
@@ -175,7 +186,7 @@ class NormTrue final : public Law {
   void on_grad(const Event& event, const GradEvent& grad, RankRange who) {
     ClipWindow& window = windows_.at(wrapper_of(event.at), who);
     if (grad.point == GradPoint::kUsed) return window.used.keep(grad);
-    window.used_up = false;
+    if (window.used_up) judge_late(event, window, who);
     if (grad.point == GradPoint::kInc) {
       window.contributed = true;
       return window.reduced.digests.clear();  // What is added after a reduction is not part of it.
@@ -187,18 +198,13 @@ class NormTrue final : public Law {
     if (window.early_factor) vote_early(event, *std::exchange(window.early_factor, {}), 0, who);
   }
 
-  void on_clip(const Event& event, const ClipEvent& clip, RankRange who) {
-    const WrapperKey wrapper = wrapper_of(event.at);
-    ClipWindow& window = windows_.at(wrapper, who);
-    if (window.used_up) {
-      const std::optional<Complaint> complaint = clipped_for_none(clip);
-      if (complaint && ++window.n_for_none == kFewestForNone && window.n_in_time == 0)
-        report(event, {{.wrapper = wrapper, .what = kForNone}, who, {}, window}, complaint, "clip");
-      return;
-    }
-    window.clips.push_back(clip);
-    if (clip.kind != ClipKind::kNorm || !window.contributed) return;
-    window.early_factor = window.early_factor.value_or(1.0) * clip.factor;
+  /// The next backward has begun, and no step has used what was clipped last.
+  void judge_late(const Event& event, ClipWindow& window, RankRange who) {
+    window.used_up = false;
+    const std::optional<Complaint> complaint = std::exchange(window.for_none, std::nullopt);
+    if (!complaint || ++window.n_for_none != kFewestForNone || window.n_in_time > 0) return;
+    const AlignmentKey alignment{.wrapper = wrapper_of(event.at), .what = kForNone};
+    report(event, {alignment, who, {}, window}, complaint, "clip");
   }
 
   // -- contributions that were clipped before a reduction averaged them
@@ -246,6 +252,8 @@ class NormTrue final : public Law {
     const WrapperKey wrapper = wrapper_of(event.at);
     ClipWindow* const window = windows_.find(wrapper, who);
     if (window == nullptr) return;
+    if (std::exchange(window->for_none, std::nullopt))
+      ++window->n_in_time;  // Of another optimizer.
     if (window->early_factor && window->used.any()) {
       vote_early(event, *window->early_factor, window->used.hash(), who);
     }
