@@ -115,18 +115,9 @@ void scale_to_limit(std::span<const Variable> parameters,
                     double norm,
                     double own) {
   const std::vector<Tensor> grads = gradients_of(parameters);
-  if (grads.empty()) {
-    record_clip(parameters,
-                {.kind = ClipKind::kNorm,
-                 .limit = options.max_norm,
-                 .norm_type = options.norm_type,
-                 .norm = norm,
-                 .factor = 1.0});
-    return;
-  }
-  const double factor = grads.front().dtype() == DType::kF32
-                            ? coefficient<float>(norm, options.max_norm)
-                            : coefficient<double>(norm, options.max_norm);
+  const bool single = !grads.empty() && grads.front().dtype() == DType::kF32;
+  const double factor = single ? coefficient<float>(norm, options.max_norm)
+                               : coefficient<double>(norm, options.max_norm);
   for (const Variable& parameter : parameters) scale_gradient(parameter, factor);
   record_clip(parameters,
               {.kind = ClipKind::kNorm,

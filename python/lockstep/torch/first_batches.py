@@ -15,10 +15,13 @@ class FirstBatches:
 
     def __init__(self) -> None:
         self._read: list[tuple[Any, Any, Handed]] = []  # Pass, share and batch.
+        self._of: tuple[Any, Any] = None, None  # Pass and share of these, and of those that were too many.
         self._too_many = False
 
     def keep(self, begun: Any, share: Any, handed: Handed) -> None:
-        if self._read and (self._read[-1][0] is not begun or self._read[-1][1] is not share):
+        if self._of[0] is not begun or self._of[1] is not share:
+            self._of = begun, share
+            self._too_many = False
             self._read.clear()
         if len(self._read) == MOST:
             self._too_many = True

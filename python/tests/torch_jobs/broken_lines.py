@@ -18,6 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 
@@ -30,7 +31,7 @@ RANKS = 2
 ON_RANK_0 = "__import__('os').environ['RANK'] == '0'"
 NAMES = {"rank": 0, "world": 1, "n_ranks": 1, "size": 1}
 # Without these there is no job, or another healthy one.
-KEPT = ("init_process_group", "destroy_process_group", "manual_seed", "print(")
+KEPT = ("init_process_group", "destroy_process_group", "manual_seed", "print(", "main()")
 COMPOUND = (ast.For, ast.With, ast.If, ast.While)
 APART = (ast.FunctionDef, ast.ClassDef, ast.Return, ast.Import, ast.ImportFrom)
 
@@ -158,6 +159,11 @@ def main(arguments: list[str]) -> None:
 
     build, *names = arguments
     command = Path(build).resolve() / "bin" / "lockstep"
+    for name in names:
+        if not (SCRIPTS / name).is_file():
+            likely = get_close_matches(name, [path.name for path in SCRIPTS.glob("*.py")], 1)
+            print(f"no script {name} in {SCRIPTS}" + (f"; did you mean {likely[0]}?" if likely else ""), file=sys.stderr)
+            sys.exit(2)
     n: Counter[Outcome] = Counter()
     for name in names or (*HEALTHY, *UNWRAPPED):
         source = (SCRIPTS / name).read_text()

@@ -39,3 +39,12 @@ def test_of_too_many_batches_none_are_known() -> None:
     assert first.take() is None
     first.keep(PASS, SHARE, Handed([1], "", None))
     assert first.take() is None
+
+
+def test_a_pass_after_one_that_was_too_long_is_known() -> None:
+    first = FirstBatches()
+    for number in range(MOST + 1):
+        first.keep(PASS, SHARE, Handed([number], "", None))
+    assert first.take() is None
+    first.keep(object(), SHARE, Handed([1], "", None))
+    assert ids(first) == [[1]]

@@ -12,49 +12,37 @@ namespace {
 
 constexpr optim::SgdOptions kSgd = {.lr = 0.125};
 
+/// What a rank leaves out of its turns.
+struct Turn {
+  bool clears = true;
+  bool steps = true;
+};
+
 /// A loop that averages by itself; `after` may do something to the averaged gradients of a step.
 template <typename After>
-void loop(RankContext& rank, const After& after) {
+void loop(RankContext& rank, const After& after, Turn turn = {}) {
   Generator init(1);
   Mlp model(rank.runtime(), init);
   optim::Sgd optimizer(model.parameters(), kSgd);
   for (std::int64_t step = 0; step < 4; ++step) {
     const Batch batch = batch_of(rank, step);
-    optimizer.zero_grad();
+    if (turn.clears) optimizer.zero_grad();
     mse_loss(model(batch.x), batch.y).backward();
     average_gradients(rank, model.parameters());
     after(step, model.parameters());
-    optimizer.step();
+    if (turn.steps) optimizer.step();
   }
 }
+
+void nothing_after(std::int64_t /*step*/, const std::vector<Variable>& /*parameters*/) {}
 
 // Only rank 0 clears its gradients: those of the others hold the averages of all steps before.
 void cleared_on_rank_0(RankContext& rank) {
-  Generator init(1);
-  Mlp model(rank.runtime(), init);
-  optim::Sgd optimizer(model.parameters(), kSgd);
-  for (std::int64_t step = 0; step < 4; ++step) {
-    const Batch batch = batch_of(rank, step);
-    if (rank.rank() == 0) optimizer.zero_grad();
-    mse_loss(model(batch.x), batch.y).backward();
-    average_gradients(rank, model.parameters());
-    optimizer.step();
-  }
+  loop(rank, nothing_after, {.clears = rank.rank() == 0});
 }
 
 // Only rank 0 takes the step that all have averaged for.
-void steps_on_rank_0(RankContext& rank) {
-  Generator init(1);
-  Mlp model(rank.runtime(), init);
-  optim::Sgd optimizer(model.parameters(), kSgd);
-  for (std::int64_t step = 0; step < 4; ++step) {
-    const Batch batch = batch_of(rank, step);
-    optimizer.zero_grad();
-    mse_loss(model(batch.x), batch.y).backward();
-    average_gradients(rank, model.parameters());
-    if (rank.rank() == 0) optimizer.step();
-  }
-}
+void steps_on_rank_0(RankContext& rank) { loop(rank, nothing_after, {.steps = rank.rank() == 0}); }
 
 // Values are clipped and gradients never cleared: what was clipped is part of the next reduction.
 void clipped_and_kept(RankContext& rank) {
