@@ -1,5 +1,7 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -228,6 +230,37 @@ TEST(GradientAdviceTest, RanksThatAlwaysPutInTheSameAreAdvised) {
     for (int step = 0; step < 4; ++step) job.train_step({1.0, step == 2 ? second : 1.0});
     EXPECT_EQ(advice_ids(job).size(), second == 1.0 ? 1U : 0U);
   }
+}
+
+/// A loop of two ranks that reduces by itself: contributions of 1 and 3, and a second step that uses `used` where these
+/// ranks have cleared what the first one has used, which was 2.
+LawResult second_step(double used, std::vector<std::int32_t> cleared) {
+  DdpJob job(2);
+  job.wrap(/*synchronizes=*/false);
+  for (std::int32_t step = 0; step < 2; ++step) {
+    for (std::int32_t rank = 0; rank < 2; ++rank) {
+      job.at(rank);
+      const bool clears = step == 0 || std::ranges::count(cleared, rank) > 0;
+      if (clears) job.stream.add(rank, ZeroGradEvent{.layout = job.layout()});
+      job.forward(rank, /*synchronizing=*/false);
+      job.grad(rank, GradPoint::kInc, rank == 0 ? 1.0 : 3.0);
+      job.step(rank, step == 0 ? 2.0 : used);
+    }
+  }
+  return check("gradient-mean", job.stream);
+}
+
+TEST(GradientMeanTest, NamesTheRanksOfALoopThatHaveNotCleared) {
+  const LawResult one = second_step((1.0 + 2.0 + 3.0) / 2, {0});
+  ASSERT_EQ(one.findings.size(), 1U);
+  EXPECT_EQ(one.findings[0].cause, Cause::kZeroGradForgotten);
+  EXPECT_EQ(one.findings[0].ranks, std::vector<Rank>{Rank{1}});
+  EXPECT_EQ(one.findings[0].step, 1);
+  const LawResult both = second_step((2.0 + 1.0 + 2.0 + 3.0) / 2, {});
+  ASSERT_EQ(both.findings.size(), 1U);
+  EXPECT_EQ(both.findings[0].ranks, std::vector<Rank>{}) << "all alike";
+  EXPECT_TRUE(second_step(2.0, {0}).findings.empty()) << "cleared by hand";
+  EXPECT_TRUE(second_step(2.0, {0, 1}).findings.empty());
 }
 
 }  // namespace

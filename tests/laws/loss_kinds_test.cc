@@ -231,8 +231,12 @@ TEST(UnwrappedBackwardsTest, StepsThatAreRecordedAreSomethingToCheck) {
 struct Idle {
   std::int64_t n_steps = 2;  ///< Of rank 0, after the one that has shown its loop.
   std::int64_t n_sums = 2;
+  CollectiveOp op = CollectiveOp::kAllReduce;
   ReduceOp reduce = ReduceOp::kSum;
-  std::int64_t given = 0;  ///< Elements that are broadcast to it.
+  std::int64_t given = 0;  ///< Elements that it gets.
+  CollectiveOp gives = CollectiveOp::kBroadcast;
+  bool steps_at_last = false;
+  CollectivePhase phase = CollectivePhase::kPosted;
   bool computes = true;
   bool steps = false;
   bool synchronizes = false;
@@ -243,14 +247,15 @@ std::vector<Advice> beside_a_loop(const Idle& idle) {
   const auto call = [&](CollectiveOp op, std::int64_t count) {
     job.at(1).wrapper = -1;
     Signature signature{.op = op, .reduce = idle.reduce, .count = count};
-    job.stream.add(1, CollectiveEvent{.phase = CollectivePhase::kPosted, .signature = signature});
+    job.stream.add(1, CollectiveEvent{.phase = idle.phase, .signature = signature});
   };
   job.at(1).wrapper = -1;
   call(CollectiveOp::kBroadcast, 100);  // What all start from.
   job.stream.add(1, LossEvent{.function = job.stream.name("mse_loss"), .grad = idle.computes});
   if (idle.steps) job.stream.add(1, StepEvent{});
-  for (std::int64_t i = 0; i < idle.n_sums; ++i) call(CollectiveOp::kAllReduce, 10);
-  if (idle.given > 0) call(CollectiveOp::kBroadcast, idle.given);
+  for (std::int64_t i = 0; i < idle.n_sums; ++i) call(idle.op, 10);
+  if (idle.given > 0) call(idle.gives, idle.given);
+  if (idle.steps_at_last) job.stream.add(1, StepEvent{});
   job.at(0);
   job.stream.add(
       0, WrapEvent{.params = job.layout(), .n_ranks = 2, .synchronizes = idle.synchronizes});
@@ -270,11 +275,21 @@ TEST(UnwrappedBackwardsTest, ARankThatNeverStepsWithWhatItHelpsToReduceIsNamed) 
                                     "reductions that rank 0 stepped with"))
       << advice[0].message;
   EXPECT_EQ(beside_a_loop({.reduce = ReduceOp::kAvg}).size(), 1U);
+  EXPECT_EQ(beside_a_loop({.op = CollectiveOp::kReduce}).size(), 1U);
   EXPECT_EQ(beside_a_loop({.given = 9}).size(), 1U) << "a few numbers";
+  EXPECT_EQ(beside_a_loop({.given = 10, .gives = CollectiveOp::kGather}).size(), 1U) << "it sends";
 }
 
 TEST(UnwrappedBackwardsTest, ARankThatIsGivenAModelOrDoesNotTrainIsNotNamed) {
-  EXPECT_TRUE(beside_a_loop({.given = 10}).empty()) << "a worker of a parameter server";
+  for (const CollectiveOp op : {CollectiveOp::kBroadcast,
+                                CollectiveOp::kRecv,
+                                CollectiveOp::kScatter,
+                                CollectiveOp::kAllGather}) {
+    EXPECT_TRUE(beside_a_loop({.given = 10, .gives = op}).empty()) << name_of(op);
+  }
+  EXPECT_TRUE(beside_a_loop({.steps_at_last = true}).empty());
+  EXPECT_TRUE(beside_a_loop({.phase = CollectivePhase::kCompleted}).empty())
+      << "a call counts where it is made";
   EXPECT_TRUE(beside_a_loop({.computes = false}).empty()) << "it helps";
   EXPECT_TRUE(beside_a_loop({.steps = true}).empty());
   EXPECT_TRUE(beside_a_loop({.n_sums = 1}).empty()) << "it may have ended";
