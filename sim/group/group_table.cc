@@ -21,7 +21,7 @@ enum class Touched : std::uint64_t { kMeeting, kChannel, kSplit };
 
 std::uint64_t object_of(Touched kind, const GroupState& group, std::int64_t a, std::int64_t b) {
   std::uint64_t word = static_cast<std::uint64_t>(kind);
-  for (const std::int64_t part : {std::int64_t{group.key}, a, b}) {
+  for (const std::int64_t part : {std::int64_t{group.id}, a, b}) {
     word = mix64(word + kGolden64 + static_cast<std::uint64_t>(part));
   }
   return word | 1U;

@@ -257,3 +257,41 @@ def test_where_parameters_are_sent_as_well_the_late_gradients_are_no_finding(tmp
     script.write_text(LATE.format(after=f"{SENDS_ALL}; [dist.all_reduce(p.data) for p in model.parameters()]"))
     events_of(script, tmp_path)
     assert lockstep.check(tmp_path / "trace").ok
+
+
+def test_the_data_of_a_loop_are_those_of_its_first_step_too_and_weigh_nothing(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text('''
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+dist.init_process_group("gloo")
+torch.manual_seed(3)
+data, held_out = TensorDataset(torch.randn(10, 4)), TensorDataset(torch.randn(4, 4))
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for (x,) in DataLoader(data, batch_size=2, sampler=DistributedSampler(data, shuffle=False)):
+    optimizer.zero_grad()
+    model(x).square().mean().backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= dist.get_world_size()
+    optimizer.step()
+model.eval()
+with torch.no_grad():
+    for (x,) in DataLoader(held_out, batch_size=2, sampler=DistributedSampler(held_out, shuffle=False)):
+        model(x)
+dist.destroy_process_group()
+''')
+    ran = run_job(tmp_path / "job.py", 2, tmp_path / "trace", tmp_path)
+    assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    lines = (tmp_path / "trace" / "a000.rank-00000.jsonl").read_text().splitlines()
+    events = [event for event in map(json.loads, lines) if "kind" in event]
+    opt = 4  # In a position: steps of the optimizer before.
+    samples = [(event["at"][opt], event["split"], [number % (1 << 40) for number in event["ids"]])  # By data set.
+               for event in events if event["kind"] == "sample"]
+    assert samples == [
+        (0, "train", [0, 2]), (1, "train", [4, 6]), (2, "train", [8]), (3, "eval", [0, 2])]
+    assert not any(event["kind"] == "batch" for event in events)

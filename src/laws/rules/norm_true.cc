@@ -252,8 +252,7 @@ class NormTrue final : public Law {
     const WrapperKey wrapper = wrapper_of(event.at);
     ClipWindow* const window = windows_.find(wrapper, who);
     if (window == nullptr) return;
-    if (std::exchange(window->for_none, std::nullopt))
-      ++window->n_in_time;  // Of another optimizer.
+    window->for_none.reset();  // A step of another optimizer uses it.
     if (window->early_factor && window->used.any()) {
       vote_early(event, *window->early_factor, window->used.hash(), who);
     }
