@@ -59,6 +59,13 @@ def per_unit(program: Path, what: str, few: int, many: int) -> dict[str, float]:
     return {name: (high[name] - low.get(name, 0)) / (many - few) for name in high}
 
 
+def require_counted(costs: dict[str, float]) -> None:
+    """A row that counts nothing says that the compiler has inlined its functions, not that they cost nothing."""
+    gone = [name for name, patterns in ROWS if cost_of(patterns, costs) == 0]
+    if gone:
+        sys.exit("instructions.py: nothing is counted for " + ", ".join(gone) + ": no function of this row is called")
+
+
 def cost_of(patterns: list[str], costs: dict[str, float]) -> float:
     total = sum(cost for name, cost in costs.items() if any(re.search(p, name) for p in patterns))
     return max(total, 0.0)  # What is done once differs by a few between two counts.
@@ -69,6 +76,7 @@ def main(arguments: list[str]) -> None:
     step = per_unit(program, "step", 20, 60)
     bare = per_unit(program, "bare", 20, 60)
     job = per_unit(program, "job", 20, 120)
+    require_counted(job)
     print("| of one kind | a checked step of 32 ranks | of it | of a bare step | a job of 4 ranks, 3 steps | of it |")
     print("|---|---|---|---|---|---|")
     for name, patterns in ROWS:

@@ -57,18 +57,6 @@ elseif(NOT LOCKSTEP_PROFILE STREQUAL "")
   message(FATAL_ERROR "LOCKSTEP_PROFILE is '${LOCKSTEP_PROFILE}': it is empty, 'generate' or 'use'")
 endif()
 
-# A short job makes and drops a thousand small blocks. Programs may bring an allocator for that; a library
-# never chooses one for those who link it.
-set(LOCKSTEP_ALLOCATOR "" CACHE STRING "mimalloc: what our programs allocate with. Empty: the system's")
-set_property(CACHE LOCKSTEP_ALLOCATOR PROPERTY STRINGS "" mimalloc)
-add_library(lockstep_program INTERFACE)
-if(LOCKSTEP_ALLOCATOR STREQUAL "mimalloc")
-  find_package(mimalloc REQUIRED)
-  target_link_libraries(lockstep_program INTERFACE mimalloc)
-elseif(NOT LOCKSTEP_ALLOCATOR STREQUAL "")
-  message(FATAL_ERROR "LOCKSTEP_ALLOCATOR is '${LOCKSTEP_ALLOCATOR}': it is empty or 'mimalloc'")
-endif()
-
 # libFuzzer is clang's (tests/fuzz).
 option(LOCKSTEP_FUZZ "Build tests/fuzz for libFuzzer" OFF)
 if(LOCKSTEP_FUZZ)
@@ -94,4 +82,26 @@ option(LOCKSTEP_SANITIZE_THREADS "Build with ThreadSanitizer" OFF)
 if(LOCKSTEP_SANITIZE_THREADS)
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer)
   add_link_options(-fsanitize=thread)
+endif()
+
+# A short job makes and drops a thousand small blocks. Programs may bring an allocator for that; a library
+# never chooses one for those who link it. Sanitizers bring their own.
+set(LOCKSTEP_ALLOCATOR "" CACHE STRING
+    "What our programs allocate with: mimalloc, system. Empty: mimalloc where it is installed")
+set_property(CACHE LOCKSTEP_ALLOCATOR PROPERTY STRINGS "" mimalloc system)
+add_library(lockstep_program INTERFACE)
+if(LOCKSTEP_ALLOCATOR STREQUAL "mimalloc")
+  find_package(mimalloc REQUIRED)
+elseif(LOCKSTEP_ALLOCATOR STREQUAL "")
+  if(NOT (LOCKSTEP_SANITIZE OR LOCKSTEP_SANITIZE_THREADS OR LOCKSTEP_FUZZ))
+    find_package(mimalloc QUIET)
+  endif()
+elseif(NOT LOCKSTEP_ALLOCATOR STREQUAL "system")
+  message(FATAL_ERROR
+          "LOCKSTEP_ALLOCATOR is '${LOCKSTEP_ALLOCATOR}': it is empty, 'mimalloc' or 'system'")
+endif()
+if(TARGET mimalloc)
+  # The first that has it wins. mimalloc's own operator new ends the program where there is no memory, and the
+  # standard library's, which asks mimalloc, throws.
+  target_link_libraries(lockstep_program INTERFACE stdc++ mimalloc)
 endif()

@@ -213,6 +213,44 @@ TEST(UnwrappedBackwardsTest, GradientsThatNothingReducesAreSaidToBeUnchecked) {
   EXPECT_EQ(result.verdict, Verdict::kNotCheckable);
 }
 
+/// Two ranks that each compute a gradient and make these calls after it, rank 1 as many of them.
+std::vector<Advice> in_parts(CollectiveOp op,
+                             ReduceOp reduce,
+                             std::int32_t of_rank_1,
+                             CollectivePhase phase = CollectivePhase::kPosted) {
+  DdpJob job(2);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.at(rank).wrapper = -1;
+    job.stream.add(rank, LossEvent{.function = job.stream.name("mse_loss")});
+    for (std::int32_t i = 0; i < (rank == 0 ? 2 : of_rank_1); ++i) {
+      const Signature signature{.op = op, .reduce = reduce, .count = 8};
+      job.stream.add(rank, CollectiveEvent{.phase = phase, .signature = signature});
+    }
+  }
+  std::vector<Advice> advice = check("gradient-mean", job.stream).advice;
+  const std::vector<Advice> together = check_together("gradient-mean", job.stream).advice;
+  EXPECT_EQ(advice.size(), 1U);
+  EXPECT_TRUE(together.size() == 1 && together[0].id == advice[0].id);
+  return advice;
+}
+
+TEST(UnwrappedBackwardsTest, AModelThatIsSharedOutIsNotToBeWrapped) {
+  constexpr CollectiveOp kInParts = CollectiveOp::kReduceScatter;
+  for (const ReduceOp reduce : {ReduceOp::kSum, ReduceOp::kAvg}) {
+    const std::vector<Advice> advice = in_parts(kInParts, reduce, 2);
+    EXPECT_EQ(advice[0].id, "A-shared-out");
+    EXPECT_TRUE(advice[0].message.starts_with("ranks 0, 1 sum gradients in parts"));
+    EXPECT_EQ(advice[0].about, AdviceSubject::kChecks);
+  }
+  constexpr std::string_view kElse = "A-nothing-wrapped";
+  EXPECT_EQ(in_parts(kInParts, ReduceOp::kSum, 1)[0].id, kElse) << "one is any sum";
+  EXPECT_EQ(in_parts(kInParts, ReduceOp::kSum, 0)[0].id, kElse) << "rank 1 has no share";
+  EXPECT_EQ(in_parts(kInParts, ReduceOp::kMax, 2)[0].id, kElse) << "no gradients";
+  EXPECT_EQ(in_parts(CollectiveOp::kAllGather, ReduceOp::kSum, 2)[0].id, kElse);
+  EXPECT_EQ(in_parts(kInParts, ReduceOp::kSum, 2, CollectivePhase::kCompleted)[0].id, kElse)
+      << "a call counts where it is made";
+}
+
 TEST(UnwrappedBackwardsTest, AWrapperIsSomethingToCheck) {
   EXPECT_TRUE(unwrapped(2, 2, true).advice.empty());
 }

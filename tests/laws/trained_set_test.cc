@@ -181,7 +181,6 @@ DdpJob with_an_optimizer_of_two_wrappers(bool alive) {
   const std::array<LayoutId, 2> wrapped = {job.stream.layout({"weight", "scale"}),
                                            job.stream.layout({"bias"})};
   const std::array<LayoutId, 2> used = {job.stream.layout({"weight"}), wrapped[1]};
-  const LayoutId both = job.stream.layout({"weight", "bias"});
   const std::vector<std::uint64_t> digests(2, std::bit_cast<std::uint64_t>(1.0));
   const std::vector<std::uint8_t> defined = {0};
   const std::vector<std::uint8_t> used_bits = {static_cast<std::uint8_t>(alive ? 0 : 1)};
@@ -204,10 +203,9 @@ DdpJob with_an_optimizer_of_two_wrappers(bool alive) {
                                .layout = used[at],
                                .digests = {digests.data(), 1},
                                .undefined = used_bits});
+      job.stream.add(rank, StepEvent{.lr = 0.5, .layout = used[at]});
     }
     job.wrapper = 0;
-    job.stream.at(rank).wrapper = -1;
-    job.stream.add(rank, StepEvent{.lr = 0.5, .layout = both});
   }
   return job;
 }

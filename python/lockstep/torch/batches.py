@@ -42,8 +42,9 @@ _BEGUN = "_lockstep_begun"  # ... and whether it has handed out one of this pass
 class _Pass:
     """A pass over a sampler, from its first draw on. Keeps no iterator alive: that would keep its workers."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], None], n_replicas: int) -> None:
         self.write = write  # Its event, given the name of its split.
+        self.n_replicas = n_replicas  # Among which the sampler divides it.
         self.written = False
         self.split = ""  # Of its batches, in ...
         self.training = -2  # ... this training; -1 = in evaluations, -2 = not known.
@@ -115,7 +116,7 @@ class Batches:
         self.handed = Handed(ids, source, data if source or share.pass_source else None)
         ours = type(index) is list and not source and LOADER not in known
         share.first = self.data_sets.first_of(data_set) if ours else None
-        if not self.recorder.wrapping.all:
+        if self._is_outside():
             self._first.keep(self._from, share, self.handed)
 
     def follow(self, wrapper: Wrapper) -> bool:
@@ -127,6 +128,30 @@ class Batches:
             self.begin_pass(True)
             self.consumed(wrapper, True)
         return read is not None
+
+    def _is_outside(self) -> bool:
+        """No wrapper is there, or none any more: the program shares its work out in another way."""
+        return all(wrapper.gone for wrapper in self.recorder.wrapping.all)
+
+    def stepped(self, optimizer: Any) -> None:
+        """An optimizer has. Where no wrapper is, what a sampler divides among all ranks is read like a wrapper's; of a
+        loader's batches, those count that came last before the step."""
+        recorder = self.recorder
+        if not self._is_outside():
+            return
+        self.drawn = []
+        shares = [(begun, share, handed) for begun, share, handed in self._first.take() or ()
+                  if begun is not None and begun.n_replicas == recorder.world > 1]
+        if not shares or recorder.pen is None:
+            return
+        recorder.trainings.stepped_outside(optimizer, not shares[0][0].written)
+        for self._from, self._share, self.handed in shares:
+            self.begin_pass(True)
+            handed, self.handed = self.handed, None
+            if handed is not None and handed.ids is not None and not recorder.program.gives_samples:
+                recorder.pen.sample(recorder.outside.wrapper, self._split, handed.ids)
+        recorder.outside.opt += 1
+        recorder.moved(recorder.outside)
 
     def hand_alike(self, share: _Share, index: list[Any]) -> None:
         """The same, of a batch whose samples are all that matters. They are numbered when they are written."""
@@ -140,14 +165,14 @@ class Batches:
             self._from, self._share.alike_in = self._share.begun, -2
             self.handed = Handed(self._share.ids_of(index), "", None)
 
-    def pass_began(self, write: Callable[[str], None]) -> None:
-        """A sampler has been asked for its first draw. Loaders may be looked through, or begun and left:
-        a pass counts, and is written, once a forward consumes something of it."""
+    def pass_began(self, write: Callable[[str], None], n_replicas: int) -> None:
+        """A sampler that divides its draws among this many has been asked for the first. Loaders may be looked through, or
+        begun and left: a pass counts, and is written, once a forward consumes something of it."""
         if self.asking is None:
-            self._begun = _Pass(write)
+            self._begun = _Pass(write, n_replicas)
             return
         known = self.asking.__dict__
-        known[_PASS] = _Pass(write)
+        known[_PASS] = _Pass(write, n_replicas)
         if _SHARE in known:
             known[_SHARE].alike_in = -2
 
@@ -288,7 +313,7 @@ class Batches:
                         if len(values):
                             recorder.pen.data(-1, part, split, _kind_of(sampler), [values])
 
-        self.pass_began(write)
+        self.pass_began(write, int(sampler.num_replicas))
 
 
 def _kind_of(sampler: Any) -> str:

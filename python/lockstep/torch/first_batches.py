@@ -1,5 +1,5 @@
-"""What a loop without a wrapper has read before it is known what it trains: its first step shows that, and by then
-its first batches have passed by."""
+"""What a program without a wrapper has read before it is known what for: a step shows that, and by then its batches
+have passed by."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lockstep.torch.data_read import Handed
 
-MOST = 256  # Batches before a first step. Of more, none are kept: a part of a pass says nothing.
+MOST = 256  # Batches before a step. Of more, none are kept: a part of a pass says nothing.
 
 
 class FirstBatches:

@@ -204,7 +204,7 @@ class Samplers:
                                         division.per_rank, shuffles, division.drop_last,
                                         not division.drop_last)
 
-        self.recorder.batches.pass_began(write)
+        self.recorder.batches.pass_began(write, division.n_replicas)
 
 
 def install(recorder: Recorder) -> None:

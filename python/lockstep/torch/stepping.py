@@ -194,16 +194,13 @@ class Stepping:
             if recorder.wrapping.all and not _has_gradient(optimizer):
                 pen.step(-1, rate, self.scale, skipped, skipped, pen.layout([]))
             return
-        alone = len(shares) == 1
-        place = shares[0].wrapper.place if alone else recorder.outside
-        layout = shares[0].layout if alone else shares[0].wrapper.layout(
-            [name for share in shares for name in share.named])
-        pen.step(place.wrapper, rate, self.scale, skipped, skipped, layout)
-        places = [share.wrapper.place for share in shares]
-        for moved in places if alone else [place, *places]:
-            moved.opt += not skipped
-            moved.micro = -1
-            recorder.moved(moved)
+        for share in shares:  # A wrapper's place is in its own steps, whatever else the optimizer steps.
+            place = share.wrapper.place
+            rate = float(optimizer.param_groups[min(share.groups)].get("lr", 0.0))
+            pen.step(place.wrapper, rate, self.scale, skipped, skipped, share.layout)
+            place.opt += not skipped
+            place.micro = -1
+            recorder.moved(place)
         for share in shares:
             if not skipped:
                 share.wrapper.write_stepped_alone()
@@ -284,6 +281,7 @@ def install(recorder: Recorder) -> None:
             stepping.after(optimizer)
             if recorder.averaging is not None:
                 recorder.averaging.stepped(optimizer)
+            recorder.batches.stepped(optimizer)
         except Exception as error:
             recorder.trouble(SEAM, error)
 

@@ -7,6 +7,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from lockstep.torch.recorder import Recorder
     from lockstep.torch.wrapping import Wrapper
 
@@ -39,6 +41,14 @@ class Trainings:
             self._of[wrapper.index] = self.now
         self._n_forwards += 1
 
+    def stepped_outside(self, optimizer: Any, first: bool) -> None:
+        """An optimizer has stepped what no wrapper has. `first`: since a pass over the data has begun. With that, another
+        training begins if nothing has been trained before that it steps."""
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        if first and self._trained and not self._known(parameters):
+            self._go_on(max(self.now, *self._of.values(), 0) + 1)
+        self._trained.update((id(p), weakref.ref(p)) for p in parameters)
+
     def next_epoch(self) -> int:
         """A pass over the training data begins. Returns: its number in this training."""
         self._n_epochs += 1
@@ -50,11 +60,14 @@ class Trainings:
         ended = any(other.place.opt > 0 for other in peers)
         if not ended or self._n_forwards > self._made.get(wrapper.index, 0) or self._shares(wrapper):
             return self.now
-        return max(self._of.values()) + 1
+        return max(self.now, *self._of.values()) + 1
 
     def _shares(self, wrapper: Wrapper) -> bool:
-        """Whether some of its parameters have been trained before."""
-        known = ((self._trained.get(id(p)), p) for p in wrapper.all.values())
+        return self._known(wrapper.all.values())
+
+    def _known(self, parameters: Iterable[Any]) -> bool:
+        """Whether some of them have been trained before."""
+        known = ((self._trained.get(id(p)), p) for p in parameters)
         return any(place is not None and place() is p for place, p in known)
 
     def _go_on(self, number: int) -> None:

@@ -146,13 +146,18 @@ def test_gradients_in_one_piece_are_known_in_any_order(order: str, is_found: boo
 def test_a_buffer_is_compared_with_gradients_only_until_the_loop_is_known(tmp_path: Path) -> None:
     sums = "for parameter in model.parameters():\n        {sum}"
     flat = ("parts = [p.grad.reshape(-1) for p in model.parameters()]\n    flat = torch.cat(parts)\n    dist.all_reduce(flat)\n"
-            "    [p.grad.add_(0.5) for p in model.parameters()]\n    print('compared', averaging.n, flush=True)")
+            "    [p.grad.add_(0.5) for p in model.parameters()]\n    print('compared', dist.get_rank(), averaging.n, flush=True)")
     counts = ("from lockstep.torch import averaging\nreal, averaging.n = averaging._is_made_of, 0\n"
               "def counted(*args):\n    averaging.n += bool(args[1])\n    return real(*args)\naveraging._is_made_of = counted\n")
     (tmp_path / "job.py").write_text(counts + JOB.replace(sums, flat))
     output, _ = events_of(tmp_path / "job.py", tmp_path)
-    compared = [int(line.split()[1]) for line in output.splitlines() if line.startswith("compared")]
-    assert compared[0] > 0 and compared == 2 * ([compared[0]] * 5), output
+    compared: dict[str, list[int]] = {"0": [], "1": []}
+    for line in output.splitlines():
+        if line.startswith("compared"):
+            _, rank, n = line.split()
+            compared[rank].append(int(n))
+    # Which of the modules comes first is up to the garbage collector, on each rank by itself.
+    assert all(counts == [counts[0]] * 5 and counts[0] > 0 for counts in compared.values()), output
 
 
 def test_a_loop_inside_a_closure_is_recorded_from_its_second_step_on(tmp_path: Path) -> None:

@@ -88,11 +88,13 @@ ROWS = {
         Expected("decisions-uniform", "resume-path-disagrees", ranks=(1,))),
     "rng_shared_skewed": Row(None, Expected("rng-scopes", "rng-not-shared", 2, (1,))),
     # Data sets that differ may be meant to.
+    "sharded_no_set_epoch": Row(Expected("epoch-reshuffled", "no-set-epoch", epoch=1, ranks=(0, 1))),
     "sharded_twice": Row(None, advice="A-divided-twice"),
     # On Gloo the two groups meet under one name, and not every rank gets as far as to say which it has made.
     "subgroup_asymmetric": Row(
         Expected("collectives-match", "subgroup-on-some-ranks", field="members", says="one of ranks 0, 3"), ranks=4),
     "two_optimizer_leak": Row(Expected("accumulated-once", "zero-grad-forgotten", 1, tensor="weight")),
+    "two_wrappers_not_cleared": Row(Expected("accumulated-once", "zero-grad-forgotten", 1, (0, 1), tensor="0.weight")),
     "unfreeze_after_wrap": Row(Expected("trained-set", "unfreeze-after-wrap", 2, tensor="0.weight")),
     "unscaled_mid_window": Row(Expected("accumulated-once", None, 0, (0, 1), tensor="0.bias", field="unscaled")),
     "worker_seed_clones_ranks": Row(

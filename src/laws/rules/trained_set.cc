@@ -124,8 +124,7 @@ class TrainedSet final : public Law {
 
   void on_step(const Event& event, const StepEvent& step, RankRange who, const NameTable& names) {
     if (event.at.wrapper < 0) note_replaced(event, step, names);
-    const bool elsewhere = event.at.wrapper < 0 && uses_gradients_of_wrappers(event, step, names);
-    sets_.at(wrapper_of(event.at), who).step(step, event.at.opt, elsewhere);
+    sets_.at(wrapper_of(event.at), who).step(step, event.at.opt);
     n_checked_ += who.n;
   }
 
@@ -204,22 +203,6 @@ class TrainedSet final : public Law {
       sets->replaced = seen;
       sets->replaced->step = *sets->awaited;
     }
-  }
-
-  /// Whether an optimizer of several wrappers, whose step belongs to none of them, had gradients.
-  bool uses_gradients_of_wrappers(const Event& event,
-                                  const StepEvent& step,
-                                  const NameTable& names) {
-    const std::span<const NameId> stepped = names.layout(step.layout);
-    return std::ranges::any_of(wrappers_.all(), [&](const auto& entry) {
-      const auto& [wrapper, wrap] = entry;
-      if (wrapper.attempt != event.at.attempt || wrap.params == kNoLayout) return false;
-      const TrainedSets* const sets = sets_.find(wrapper, one_rank(event));
-      const std::span<const NameId> own = names.layout(wrap.params);
-      return sets != nullptr && sets->has_gradient &&
-             std::ranges::any_of(stepped,
-                                 [&](NameId name) { return Wrappers::contains(own, name); });
-    });
   }
 
   // -- what follows from it

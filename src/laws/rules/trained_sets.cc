@@ -61,13 +61,13 @@ void TrainedSets::see(const StateEvent& state, const NameTable& names) {
   }
 }
 
-void TrainedSets::step(const StepEvent& step, std::int32_t opt, bool elsewhere) {
+void TrainedSets::step(const StepEvent& step, std::int32_t opt) {
   if (std::find(optimized.begin(), optimized.end(), step.layout) == optimized.end()) {
     optimized.push_back(step.layout);
   }
   ++n_steps;
   // A step that is skipped for an overflow had gradients.
-  if (has_gradient || elsewhere || step.skipped) ++n_with_gradient;
+  if (has_gradient || step.skipped) ++n_with_gradient;
   const bool uses = step.skipped || (has_gradient && !is_zero);
   if (uses) ++n_used;
   if (!uses && emptied && !emptied_at) emptied_at = opt;

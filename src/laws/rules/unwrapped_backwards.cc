@@ -1,5 +1,6 @@
 #include "lockstep/laws/rules/detail/mean/unwrapped_backwards.h"
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,18 @@ bool gives(CollectiveOp op) {
          op == CollectiveOp::kScatter || op == CollectiveOp::kAllGather;
 }
 
+bool adds(const Signature& call) {
+  return call.reduce == ReduceOp::kSum || call.reduce == ReduceOp::kAvg;
+}
+
 bool sums(const Signature& call) {
-  const bool adds = call.op == CollectiveOp::kAllReduce || call.op == CollectiveOp::kReduce;
-  return adds && (call.reduce == ReduceOp::kSum || call.reduce == ReduceOp::kAvg);
+  const bool reduces = call.op == CollectiveOp::kAllReduce || call.op == CollectiveOp::kReduce;
+  return reduces && adds(call);
+}
+
+/// Of which each rank gets a part, as of the gradients of a model that is shared out.
+bool sums_in_parts(const Signature& call) {
+  return call.op == CollectiveOp::kReduceScatter && adds(call);
 }
 
 }  // namespace
@@ -62,14 +72,22 @@ void UnwrappedBackwards::on_call(const Event& event, const CollectiveEvent& call
   if (known == attempts_.end()) return;
   Attempt& attempt = known->second;
   if (who.all() && std::ssize(attempt.step) >= who.n) return;
-  const bool summed = sums(call.signature);
-  if (!summed && !gives(call.signature.op)) return;
-  for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
+  const Signature& signature = call.signature;
+  const bool matters = sums(signature) || sums_in_parts(signature) || gives(signature.op);
+  for (std::int32_t rank = who.first; matters && rank < who.first + who.n; ++rank) {
     if (attempt.step.contains(Rank{rank}) || !attempt.compute.contains(Rank{rank})) continue;
-    Elements& elements = attempt.idle[Rank{rank}];
-    elements.n_sums += summed ? 1 : 0;
-    (summed ? elements.summed : elements.given) += call.signature.count;
+    attempt.idle[Rank{rank}].add(signature);
   }
+}
+
+void UnwrappedBackwards::Elements::add(const Signature& call) {
+  if (sums_in_parts(call)) {
+    ++n_in_parts;
+    return;
+  }
+  const bool summed_all = sums(call);
+  n_sums += summed_all ? 1 : 0;
+  (summed_all ? summed : given) += call.count;
 }
 
 bool UnwrappedBackwards::is_worker(const Elements& elements) {
@@ -86,20 +104,38 @@ std::vector<Rank> UnwrappedBackwards::without_steps(const Attempt& attempt) {
   return ranks;
 }
 
+bool UnwrappedBackwards::is_shared_out(const Attempt& attempt) {
+  return std::ranges::all_of(attempt.compute, [&](Rank rank) {
+    const auto known = attempt.idle.find(rank);
+    return known != attempt.idle.end() && known->second.n_in_parts >= kFewest;
+  });
+}
+
+Advice UnwrappedBackwards::unchecked(const Attempt& attempt) {
+  const std::string computing =
+      ranks_text(std::vector<Rank>(attempt.compute.begin(), attempt.compute.end()));
+  if (is_shared_out(attempt)) {
+    return {"A-shared-out",
+            computing +
+                " sum gradients in parts (reduce-scatter), as models do that are shared out "
+                "among the ranks: calls, losses and what a sampler divides were checked; "
+                "gradients and parameters, of which each rank has a part, were not",
+            AdviceSubject::kChecks};
+  }
+  return {"A-nothing-wrapped",
+          computing +
+              " compute gradients, and nothing was seen to reduce them: no model is "
+              "wrapped, and no loop was recognised that does it by itself. Wrap the "
+              "model, unless each rank trains one of its own or the ranks share one in "
+              "another way; most laws check only what is wrapped",
+          AdviceSubject::kChecks};
+}
+
 std::vector<Advice> UnwrappedBackwards::advice() const {
   std::vector<Advice> found;
   for (const auto& [number, attempt] : attempts_) {
-    const std::vector<Rank> computing(attempt.compute.begin(), attempt.compute.end());
-    if (found.empty() && computing.size() > 1 && !attempt.followed) {
-      found.push_back(
-          {"A-nothing-wrapped",
-           ranks_text(computing) +
-               " compute gradients, and nothing was seen to reduce them: no model is "
-               "wrapped, and no loop was recognised that does it by itself. Wrap the "
-               "model, unless each rank trains one of its own or the ranks share one in "
-               "another way; most laws check only what is wrapped",
-           AdviceSubject::kChecks});
-    }
+    if (found.empty() && attempt.compute.size() > 1 && !attempt.followed)
+      found.push_back(unchecked(attempt));
     const std::vector<Rank> idle = without_steps(attempt);
     if (idle.empty()) continue;
     const std::vector<Rank> steppers(attempt.loops.begin(), attempt.loops.end());

@@ -55,7 +55,7 @@ class StepRecord {
   void record_used(const OptimizerView& view);
   /// Moves the positions of the wrappers on to the next step.
   void record_step(const OptimizerView& view, const StepOutcome& outcome);
-  void record_cleared(bool to_none);
+  [[gnu::noinline]] void record_cleared(bool to_none);  // A row of bench/instructions.py.
 
  private:
   /// The trained parameters of one wrapper.

@@ -14,7 +14,7 @@ namespace lockstep::laws {
 
 /// Backward passes of several ranks in an attempt in which no model is wrapped, no loop was seen that reduces gradients
 /// by itself, and no step was recorded: without this word, a program that forgot its wrapper would pass all laws like
-/// one that did everything right. Where steps are recorded, as the simulator does, what they leave is compared.
+/// one that did everything right. A model that is shared out (FSDP) is wrapped in a way that is not checked. Where steps are recorded, as the simulator does, what they leave is compared.
 ///
 /// And ranks that send their gradients into what a loop of other ranks reduces and steps with, without a step of their
 /// own. One that gets as much from others as a model in return is a worker of a parameter server.
@@ -27,8 +27,8 @@ class UnwrappedBackwards {
   void on_step(const Event& event, RankRange who);
   void on_call(const Event& event, const CollectiveEvent& call, RankRange who);
 
-  /// "A-nothing-wrapped", about what was checked: ranks may train models of their own, or share one in another way;
-  /// "A-never-steps".
+  /// "A-nothing-wrapped" or, where gradients are summed in parts, "A-shared-out", about what was checked: ranks may
+  /// train models of their own, or share one; "A-never-steps".
   std::vector<Advice> advice() const;
 
  private:
@@ -38,6 +38,9 @@ class UnwrappedBackwards {
     std::int64_t n_sums = 0;
     std::int64_t summed = 0;
     std::int64_t given = 0;
+    std::int64_t n_in_parts = 0;  ///< Sums of which it gets a part.
+
+    void add(const Signature& call);
   };
 
   struct Attempt {
@@ -49,6 +52,8 @@ class UnwrappedBackwards {
     std::map<Rank, Elements> idle;
   };
 
+  static bool is_shared_out(const Attempt& attempt);
+  static Advice unchecked(const Attempt& attempt);
   static bool is_worker(const Elements& elements);
   static std::vector<Rank> without_steps(const Attempt& attempt);
 

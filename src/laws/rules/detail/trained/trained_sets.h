@@ -61,8 +61,7 @@ struct TrainedSets {
   void clear(std::int32_t epoch);
   /// Values of parameters, as they were wrapped or left behind.
   void see(const StateEvent& state, const NameTable& names);
-  /// `elsewhere`: the gradients that it used are recorded for other wrappers.
-  void step(const StepEvent& step, std::int32_t opt, bool elsewhere);
+  void step(const StepEvent& step, std::int32_t opt);
 };
 
 }  // namespace lockstep::laws
