@@ -251,6 +251,46 @@ TEST(UnwrappedBackwardsTest, AModelThatIsSharedOutIsNotToBeWrapped) {
       << "a call counts where it is made";
 }
 
+/// Ranks that average gradients in parts after each loss.
+struct InParts {
+  std::vector<double> of_rank_0 = {4.0, 3.0, 2.0, 1.0};
+  std::vector<double> of_rank_1 = {4.0, 3.0, 2.0, 1.0};
+  ReduceOp reduce = ReduceOp::kAvg;
+  std::int32_t group = 0;
+};
+
+/// Whether they are said to train on the same samples.
+bool train_alike(const InParts& how) {
+  DdpJob job(2);
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    job.at(rank).wrapper = -1;
+    for (const double value : rank == 0 ? how.of_rank_0 : how.of_rank_1) {
+      job.stream.add(rank, LossEvent{.function = job.stream.name("mse_loss"), .value = value});
+      const Signature signature{
+          .op = CollectiveOp::kReduceScatter, .reduce = how.reduce, .count = 8};
+      job.stream.add(rank, CollectiveEvent{.group = how.group, .signature = signature});
+    }
+  }
+  const std::vector<Advice> advice = check("gradient-mean", job.stream).advice;
+  const std::vector<Advice> together = check_together("gradient-mean", job.stream).advice;
+  EXPECT_EQ(together.size(), advice.size());
+  EXPECT_EQ(advice.front().id, "A-shared-out");
+  if (advice.size() < 2) return false;
+  EXPECT_EQ(advice[1].id, "A-same-losses");
+  EXPECT_EQ(advice[1].about, AdviceSubject::kProgram);
+  return true;
+}
+
+TEST(UnwrappedBackwardsTest, RanksThatAverageTheSameLossesTrainOnTheSameSamples) {
+  EXPECT_TRUE(train_alike({}));
+  EXPECT_TRUE(train_alike({{4.0, 3.0, 2.0, 1.0, 0.5}, {4.0, 3.0, 2.0, 1.0, 0.6}})) << "four do";
+  EXPECT_FALSE(train_alike({{4.0, 3.0, 2.0, 1.0}, {4.0, 3.0, 2.0, 1.5}}));
+  EXPECT_FALSE(train_alike({{4.0, 3.0, 2.0}, {4.0, 3.0, 2.0}})) << "too few";
+  EXPECT_FALSE(train_alike({{0.0, 0.0, 0.0, 0.0}, {0.0, 0.0, 0.0, 0.0}})) << "they say nothing";
+  EXPECT_FALSE(train_alike({.reduce = ReduceOp::kSum})) << "ranks that share out a product add";
+  EXPECT_FALSE(train_alike({.group = 1})) << "others may read otherwise";
+}
+
 TEST(UnwrappedBackwardsTest, AWrapperIsSomethingToCheck) {
   EXPECT_TRUE(unwrapped(2, 2, true).advice.empty());
 }

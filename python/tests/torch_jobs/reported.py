@@ -88,6 +88,7 @@ ROWS = {
         Expected("decisions-uniform", "resume-path-disagrees", ranks=(1,))),
     "rng_shared_skewed": Row(None, Expected("rng-scopes", "rng-not-shared", 2, (1,))),
     # Data sets that differ may be meant to.
+    "sharded_no_sampler": Row(None, advice="A-same-losses"),
     "sharded_no_set_epoch": Row(Expected("epoch-reshuffled", "no-set-epoch", epoch=1, ranks=(0, 1))),
     "sharded_twice": Row(None, advice="A-divided-twice"),
     # On Gloo the two groups meet under one name, and not every rank gets as far as to say which it has made.

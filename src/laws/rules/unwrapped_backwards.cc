@@ -11,6 +11,7 @@ namespace lockstep::laws {
 namespace {
 
 constexpr std::int64_t kFewest = 2;  // Steps, and sums that a rank takes part in.
+constexpr std::size_t kEnough = 4;   // Losses that show what a rank reads.
 
 bool gives(CollectiveOp op) {
   return op == CollectiveOp::kBroadcast || op == CollectiveOp::kRecv ||
@@ -35,15 +36,19 @@ bool sums_in_parts(const Signature& call) {
 
 void UnwrappedBackwards::on_event(const Event& event) {
   const auto* loss = std::get_if<LossEvent>(&event.body);
-  if (loss != nullptr && loss->grad && event.at.wrapper < 0)
-    attempts_[event.at.attempt].compute.insert(event.rank);
+  if (loss == nullptr || !loss->grad || event.at.wrapper >= 0) return;
+  Attempt& attempt = attempts_[event.at.attempt];
+  attempt.compute.insert(event.rank);
+  std::vector<double>& losses = attempt.losses[event.rank];
+  if (losses.size() < kEnough) losses.push_back(loss->value);
 }
 
 void UnwrappedBackwards::on_cohort(const CohortEvent& event) {
   if (event.first->at.wrapper >= 0) return;
   const auto known = attempts_.find(event.first->at.attempt);
-  const bool settled =
-      known != attempts_.end() && std::ssize(known->second.compute) >= event.n_ranks();
+  const bool settled = known != attempts_.end() &&
+                       std::ssize(known->second.compute) >= event.n_ranks() &&
+                       known->second.losses.begin()->second.size() >= kEnough;
   if (!settled) each(event, [this](const Event& own) { on_event(own); });
 }
 
@@ -76,18 +81,20 @@ void UnwrappedBackwards::on_call(const Event& event, const CollectiveEvent& call
   const bool matters = sums(signature) || sums_in_parts(signature) || gives(signature.op);
   for (std::int32_t rank = who.first; matters && rank < who.first + who.n; ++rank) {
     if (attempt.step.contains(Rank{rank}) || !attempt.compute.contains(Rank{rank})) continue;
-    attempt.idle[Rank{rank}].add(signature);
+    attempt.idle[Rank{rank}].add(call);
   }
 }
 
-void UnwrappedBackwards::Elements::add(const Signature& call) {
-  if (sums_in_parts(call)) {
+void UnwrappedBackwards::Elements::add(const CollectiveEvent& call) {
+  const Signature& signature = call.signature;
+  if (sums_in_parts(signature)) {
     ++n_in_parts;
+    n_averaged += call.group == 0 && signature.reduce == ReduceOp::kAvg ? 1 : 0;
     return;
   }
-  const bool summed_all = sums(call);
+  const bool summed_all = sums(signature);
   n_sums += summed_all ? 1 : 0;
-  (summed_all ? summed : given) += call.count;
+  (summed_all ? summed : given) += signature.count;
 }
 
 bool UnwrappedBackwards::is_worker(const Elements& elements) {
@@ -104,17 +111,28 @@ std::vector<Rank> UnwrappedBackwards::without_steps(const Attempt& attempt) {
   return ranks;
 }
 
-bool UnwrappedBackwards::is_shared_out(const Attempt& attempt) {
+bool UnwrappedBackwards::all_have(const Attempt& attempt, std::int64_t Elements::*calls) {
   return std::ranges::all_of(attempt.compute, [&](Rank rank) {
     const auto known = attempt.idle.find(rank);
-    return known != attempt.idle.end() && known->second.n_in_parts >= kFewest;
+    return known != attempt.idle.end() && known->second.*calls >= kFewest;
   });
+}
+
+// An average over all ranks is of what each of them has read: ranks that share out the computation itself add.
+bool UnwrappedBackwards::reads_alike(const Attempt& attempt) {
+  if (!all_have(attempt, &Elements::n_averaged)) return false;
+  const std::vector<double>& first = attempt.losses.begin()->second;
+  const bool vary =
+      std::ranges::any_of(first, [&](double value) { return value != first.front(); });
+  return first.size() == kEnough && vary &&
+         std::ranges::all_of(attempt.losses,
+                             [&](const auto& entry) { return entry.second == first; });
 }
 
 Advice UnwrappedBackwards::unchecked(const Attempt& attempt) {
   const std::string computing =
       ranks_text(std::vector<Rank>(attempt.compute.begin(), attempt.compute.end()));
-  if (is_shared_out(attempt)) {
+  if (all_have(attempt, &Elements::n_in_parts)) {
     return {"A-shared-out",
             computing +
                 " sum gradients in parts (reduce-scatter), as models do that are shared out "
@@ -131,11 +149,21 @@ Advice UnwrappedBackwards::unchecked(const Attempt& attempt) {
           AdviceSubject::kChecks};
 }
 
+Advice UnwrappedBackwards::same_losses(const Attempt& attempt) {
+  return {"A-same-losses",
+          ranks_text(std::vector<Rank>(attempt.compute.begin(), attempt.compute.end())) +
+              " started " + std::to_string(kEnough) +
+              " backward passes from the same losses, bit by bit: they train on the same samples. "
+              "Give the loader a DistributedSampler"};
+}
+
 std::vector<Advice> UnwrappedBackwards::advice() const {
   std::vector<Advice> found;
   for (const auto& [number, attempt] : attempts_) {
-    if (found.empty() && attempt.compute.size() > 1 && !attempt.followed)
+    if (found.empty() && attempt.compute.size() > 1 && !attempt.followed) {
       found.push_back(unchecked(attempt));
+      if (reads_alike(attempt)) found.push_back(same_losses(attempt));
+    }
     const std::vector<Rank> idle = without_steps(attempt);
     if (idle.empty()) continue;
     const std::vector<Rank> steppers(attempt.loops.begin(), attempt.loops.end());

@@ -28,7 +28,7 @@ class UnwrappedBackwards {
   void on_call(const Event& event, const CollectiveEvent& call, RankRange who);
 
   /// "A-nothing-wrapped" or, where gradients are summed in parts, "A-shared-out", about what was checked: ranks may
-  /// train models of their own, or share one; "A-never-steps".
+  /// train models of their own, or share one; "A-same-losses" and "A-never-steps".
   std::vector<Advice> advice() const;
 
  private:
@@ -38,9 +38,10 @@ class UnwrappedBackwards {
     std::int64_t n_sums = 0;
     std::int64_t summed = 0;
     std::int64_t given = 0;
-    std::int64_t n_in_parts = 0;  ///< Sums of which it gets a part.
+    std::int64_t n_in_parts = 0;  ///< Sums of which it gets a part;
+    std::int64_t n_averaged = 0;  ///< of them, averages over all ranks.
 
-    void add(const Signature& call);
+    void add(const CollectiveEvent& call);
   };
 
   struct Attempt {
@@ -50,10 +51,13 @@ class UnwrappedBackwards {
     std::set<Rank> loops;      ///< Where a loop was seen that reduces by itself.
     std::int64_t n_steps = 0;  ///< Of those.
     std::map<Rank, Elements> idle;
+    std::map<Rank, std::vector<double>> losses;  ///< The first of each rank that computes.
   };
 
-  static bool is_shared_out(const Attempt& attempt);
+  static bool all_have(const Attempt& attempt, std::int64_t Elements::*calls);
+  static bool reads_alike(const Attempt& attempt);
   static Advice unchecked(const Attempt& attempt);
+  static Advice same_losses(const Attempt& attempt);
   static bool is_worker(const Elements& elements);
   static std::vector<Rank> without_steps(const Attempt& attempt);
 
