@@ -8,6 +8,7 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/checkpoints/continuations.h"
+#include "lockstep/laws/rules/detail/checkpoints/early_reads.h"
 #include "lockstep/laws/rules/resumes.h"
 
 namespace lockstep::laws {
@@ -23,12 +24,21 @@ class CheckpointWhole final : public Law {
   const LawInfo& info() const override { return *find_law(kId); }
 
   EventKinds reads() const override {
-    return kinds_of<SnapshotEvent, EnvironmentEvent, StepEvent, EpochEvent>();
+    return kinds_of<SnapshotEvent, EnvironmentEvent, StepEvent, EpochEvent, CollectiveEvent>();
   }
 
-  void require(RecordOptions& /*options*/) const override {}
+  void require(RecordOptions& options) const override { options.collectives = true; }
+
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const auto* call = std::get_if<CollectiveEvent>(&event.first->body);
+    if (call != nullptr && event.equal())
+      return early_.on_call(*event.first, *call, all_ranks(event));
+    Law::on_cohort(event, names);
+  }
 
   void on_event(const Event& event, const NameTable& names) override {
+    if (const auto* call = std::get_if<CollectiveEvent>(&event.body))
+      return early_.on_call(event, *call, one_rank(event));
     worlds_.on_event(event);
     resumes_.on_event(event, names);
     const auto* snapshot = std::get_if<SnapshotEvent>(&event.body);
@@ -38,6 +48,7 @@ class CheckpointWhole final : public Law {
     switch (snapshot->action) {
       case SnapshotAction::kPart:
         savings_[key].parts.push_back({to_int(event.rank), detail, snapshot->digest});
+        early_.on_write({event.at.attempt, snapshot->step, to_int(event.rank), detail});
         return judge_left(event.rank, key);
       case SnapshotAction::kSave:
         savings_[key].folder = detail;
@@ -47,6 +58,7 @@ class CheckpointWhole final : public Law {
       case SnapshotAction::kRead:
         reads_.push_back(
             {event.at.attempt, snapshot->step, to_int(event.rank), detail, snapshot->digest});
+        early_.on_read({event.at.attempt, snapshot->step, to_int(event.rank), detail});
         return;
       case SnapshotAction::kLoad:
         continuations_.on_load(event.at.attempt, event.rank, snapshot->step, detail);
@@ -63,6 +75,7 @@ class CheckpointWhole final : public Law {
     for (const auto& [key, saving] : savings_) judge(key, saving);
     savings_.clear();
     check_reads();
+    report_early();
     for (Continuations::Missed& missed : continuations_.missed(n_checked_)) {
       const Key place{missed.attempt, missed.newest};
       report(place, "published", std::move(missed.ranks), missed.message(), missed.cause());
@@ -225,6 +238,19 @@ class CheckpointWhole final : public Law {
     reads_.clear();
   }
 
+  void report_early() {
+    n_checked_ += static_cast<std::int64_t>(early_.n_reads());
+    for (const EarlyReads::Early& early : early_.found()) {
+      report({early.read.attempt, early.read.step},
+             "early",
+             {Rank{early.read.rank}},
+             "reads " + early.read.path + ", which rank " + std::to_string(early.writer) +
+                 " writes, and no call that both make lies between the two: it may find an older "
+                 "file, a part of this one, or none",
+             Cause::kReadBeforeCommit);
+    }
+  }
+
   void report(const Key& key,
               const std::string& field,
               std::vector<Rank> ranks,
@@ -249,6 +275,7 @@ class CheckpointWhole final : public Law {
   std::map<Key, Saving> savings_;
   std::map<std::string, std::map<std::int32_t, std::uint64_t>> written_;  // Path, attempt.
   std::vector<Read> reads_;
+  EarlyReads early_;
   Continuations continuations_;
   std::map<std::pair<std::int32_t, std::string>, Finding> findings_;
   std::int64_t n_checked_ = 0;

@@ -10,8 +10,8 @@ namespace lockstep::laws {
 
 namespace {
 
-constexpr std::int64_t kFewest = 2;  // Steps, and sums that a rank takes part in.
-constexpr std::size_t kEnough = 4;   // Losses that show what a rank reads.
+constexpr std::int64_t kFewestSums = 2;   // Steps, and sums that a rank takes part in.
+constexpr std::size_t kEnoughLosses = 4;  // Losses that show what a rank reads.
 
 bool gives(CollectiveOp op) {
   return op == CollectiveOp::kBroadcast || op == CollectiveOp::kRecv ||
@@ -40,7 +40,7 @@ void UnwrappedBackwards::on_event(const Event& event) {
   Attempt& attempt = attempts_[event.at.attempt];
   attempt.compute.insert(event.rank);
   std::vector<double>& losses = attempt.losses[event.rank];
-  if (losses.size() < kEnough) losses.push_back(loss->value);
+  if (losses.size() < kEnoughLosses) losses.push_back(loss->value);
 }
 
 void UnwrappedBackwards::on_cohort(const CohortEvent& event) {
@@ -48,7 +48,7 @@ void UnwrappedBackwards::on_cohort(const CohortEvent& event) {
   const auto known = attempts_.find(event.first->at.attempt);
   const bool settled = known != attempts_.end() &&
                        std::ssize(known->second.compute) >= event.n_ranks() &&
-                       known->second.losses.begin()->second.size() >= kEnough;
+                       known->second.losses.begin()->second.size() >= kEnoughLosses;
   if (!settled) each(event, [this](const Event& own) { on_event(own); });
 }
 
@@ -103,9 +103,9 @@ bool UnwrappedBackwards::is_worker(const Elements& elements) {
 
 std::vector<Rank> UnwrappedBackwards::without_steps(const Attempt& attempt) {
   std::vector<Rank> ranks;
-  if (attempt.n_steps < kFewest) return ranks;
+  if (attempt.n_steps < kFewestSums) return ranks;
   for (const auto& [rank, elements] : attempt.idle) {
-    const bool takes_part = elements.n_sums >= kFewest && !is_worker(elements);
+    const bool takes_part = elements.n_sums >= kFewestSums && !is_worker(elements);
     if (takes_part && !attempt.step.contains(rank)) ranks.push_back(rank);
   }
   return ranks;
@@ -114,7 +114,7 @@ std::vector<Rank> UnwrappedBackwards::without_steps(const Attempt& attempt) {
 bool UnwrappedBackwards::all_have(const Attempt& attempt, std::int64_t Elements::*calls) {
   return std::ranges::all_of(attempt.compute, [&](Rank rank) {
     const auto known = attempt.idle.find(rank);
-    return known != attempt.idle.end() && known->second.*calls >= kFewest;
+    return known != attempt.idle.end() && known->second.*calls >= kFewestSums;
   });
 }
 
@@ -124,7 +124,7 @@ bool UnwrappedBackwards::reads_alike(const Attempt& attempt) {
   const std::vector<double>& first = attempt.losses.begin()->second;
   const bool vary =
       std::ranges::any_of(first, [&](double value) { return value != first.front(); });
-  return first.size() == kEnough && vary &&
+  return first.size() == kEnoughLosses && vary &&
          std::ranges::all_of(attempt.losses,
                              [&](const auto& entry) { return entry.second == first; });
 }
@@ -152,7 +152,7 @@ Advice UnwrappedBackwards::unchecked(const Attempt& attempt) {
 Advice UnwrappedBackwards::same_losses(const Attempt& attempt) {
   return {"A-same-losses",
           ranks_text(std::vector<Rank>(attempt.compute.begin(), attempt.compute.end())) +
-              " started " + std::to_string(kEnough) +
+              " started " + std::to_string(kEnoughLosses) +
               " backward passes from the same losses, bit by bit: they train on the same samples. "
               "Give the loader a DistributedSampler"};
 }

@@ -1,0 +1,128 @@
+// checkpoint-whole on files that one rank reads after another has written them.
+#include <gtest/gtest.h>
+
+#include "tests/support/ddp_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::check_together;
+using testing::EventStream;
+
+/// Two ranks or more that make calls, and touch files.
+struct Files {
+  EventStream stream{3};
+
+  void call(std::int32_t rank,
+            std::int64_t seq,
+            CollectiveOp op = CollectiveOp::kBarrier,
+            std::int32_t group = 0,
+            CollectivePhase phase = CollectivePhase::kPosted) {
+    const Signature signature{.op = op};
+    stream.add(rank,
+               CollectiveEvent{.phase = phase, .group = group, .seq = seq, .signature = signature});
+  }
+
+  void all_call(std::int64_t seq) {
+    for (const std::int32_t rank : {0, 1, 2}) call(rank, seq);
+  }
+
+  void touch(std::int32_t rank, SnapshotAction action, std::string_view path = "best.pt") {
+    stream.add(
+        rank, SnapshotEvent{.action = action, .step = 3, .detail = stream.name(path), .digest = 7});
+  }
+
+  void write(std::int32_t rank) { touch(rank, SnapshotAction::kPart); }
+
+  void read(std::int32_t rank) { touch(rank, SnapshotAction::kRead); }
+
+  std::vector<Finding> findings() const {
+    const LawResult alone = check("checkpoint-whole", stream);
+    const LawResult together = check_together("checkpoint-whole", stream);
+    EXPECT_EQ(alone.findings.size(), together.findings.size());
+    EXPECT_EQ(alone.n_checked, together.n_checked);
+    return alone.findings;
+  }
+};
+
+TEST(EarlyReadsTest, AFileThatAnotherRankMayStillBeWritingIsReadTooEarly) {
+  Files files;
+  files.all_call(0);
+  files.write(0);
+  files.read(1);
+  files.read(2);
+  const std::vector<Finding> found = files.findings();
+  ASSERT_EQ(found.size(), 1U) << "the first of them";
+  EXPECT_EQ(found[0].cause, Cause::kReadBeforeCommit);
+  EXPECT_EQ(found[0].step, 3);
+  EXPECT_EQ(found[0].ranks, std::vector{Rank{1}});
+  EXPECT_NE(found[0].message.find("best.pt, which rank 0 writes"), std::string::npos);
+}
+
+TEST(EarlyReadsTest, WithoutAnyCallThereIsNoOrderEither) {
+  Files files;
+  files.write(2);
+  files.read(0);
+  ASSERT_EQ(files.findings().size(), 1U);
+}
+
+TEST(EarlyReadsTest, ABarrierBetweenTheTwoOrdersThem) {
+  Files after;
+  after.all_call(0);
+  after.write(0);
+  after.all_call(1);
+  after.read(1);
+  EXPECT_TRUE(after.findings().empty());
+  Files before;
+  before.read(1);
+  before.all_call(0);
+  before.write(0);
+  EXPECT_TRUE(before.findings().empty());
+}
+
+TEST(EarlyReadsTest, CallsThatOnlyOneOfThemMakesMayOrderThemByWayOfOthers) {
+  Files of_a_group;
+  of_a_group.all_call(0);
+  of_a_group.write(0);
+  of_a_group.call(1, 0, CollectiveOp::kBarrier, 1);
+  of_a_group.read(1);
+  EXPECT_TRUE(of_a_group.findings().empty());
+  Files by_message;
+  by_message.all_call(0);
+  by_message.write(0);
+  by_message.call(1, 0, CollectiveOp::kRecv);
+  by_message.read(1);
+  EXPECT_TRUE(by_message.findings().empty());
+}
+
+TEST(EarlyReadsTest, ACallCountsWhereItIsMade) {
+  Files files;
+  files.all_call(0);
+  files.write(0);
+  files.call(1, 0, CollectiveOp::kBarrier, 0, CollectivePhase::kCompleted);
+  files.read(1);
+  EXPECT_EQ(files.findings().size(), 1U);
+}
+
+TEST(EarlyReadsTest, ARankReadsWhatItHasWrittenItself) {
+  Files files;
+  files.write(0);
+  files.read(0);
+  EXPECT_TRUE(files.findings().empty());
+}
+
+TEST(EarlyReadsTest, AnotherFileOrAnotherAttemptIsNoMatter) {
+  Files other;
+  other.write(0);
+  other.touch(1, SnapshotAction::kRead, "last.pt");
+  EXPECT_TRUE(other.findings().empty());
+  Files later;
+  later.write(0);
+  ++later.stream.at(1).attempt;
+  later.read(1);
+  EXPECT_TRUE(later.findings().empty());
+}
+
+}  // namespace
+}  // namespace lockstep
