@@ -135,20 +135,23 @@ class Batches:
 
     def stepped(self, optimizer: Any) -> None:
         """An optimizer has. Where no wrapper is, what a sampler divides among all ranks is read like a wrapper's; of a
-        loader's batches, those count that came last before the step."""
+        loader's batches, those count that came last before the step. A pass is only known by then, too late for samples that
+        the program has named by itself."""
         recorder = self.recorder
         if not self._is_outside():
             return
         self.drawn = []
         shares = [(begun, share, handed) for begun, share, handed in self._first.take() or ()
                   if begun is not None and begun.n_replicas == recorder.world > 1]
-        if not shares or recorder.pen is None:
+        if recorder.pen is None or recorder.program.gives_samples:
             return
-        recorder.trainings.stepped_outside(optimizer, not shares[0][0].written)
+        recorder.trainings.stepped_outside(optimizer, bool(shares) and not shares[0][0].written)
+        if not shares:
+            return
         for self._from, self._share, self.handed in shares:
             self.begin_pass(True)
             handed, self.handed = self.handed, None
-            if handed is not None and handed.ids is not None and not recorder.program.gives_samples:
+            if handed is not None and handed.ids is not None:
                 recorder.pen.sample(recorder.outside.wrapper, self._split, handed.ids)
         recorder.outside.opt += 1
         recorder.moved(recorder.outside)

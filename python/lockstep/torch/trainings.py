@@ -24,6 +24,7 @@ class Trainings:
         self._n_epochs = 0  # Passes over the data of this training.
         self._of: dict[int, int] = {}  # A training by each wrapper's index.
         self._trained: dict[int, weakref.ref[Any]] = {}  # Parameters, by id.
+        self._stepped: weakref.WeakSet[Any] = weakref.WeakSet()  # Optimizers of no wrapper.
         self._n_forwards = 0
         self._made: dict[int, int] = {}  # Training forwards before each wrapper was made.
 
@@ -44,6 +45,9 @@ class Trainings:
     def stepped_outside(self, optimizer: Any, first: bool) -> None:
         """An optimizer has stepped what no wrapper has. `first`: since a pass over the data has begun. With that, another
         training begins if nothing has been trained before that it steps."""
+        if optimizer in self._stepped:
+            return
+        self._stepped.add(optimizer)
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         if first and self._trained and not self._known(parameters):
             self._go_on(max(self.now, *self._of.values(), 0) + 1)
@@ -60,7 +64,7 @@ class Trainings:
         ended = any(other.place.opt > 0 for other in peers)
         if not ended or self._n_forwards > self._made.get(wrapper.index, 0) or self._shares(wrapper):
             return self.now
-        return max(self.now, *self._of.values()) + 1
+        return max(self._of.values()) + 1
 
     def _shares(self, wrapper: Wrapper) -> bool:
         return self._known(wrapper.all.values())

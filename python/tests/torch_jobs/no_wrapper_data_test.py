@@ -6,7 +6,7 @@ from pathlib import Path
 
 import lockstep
 import pytest
-from forked import run_job
+from forked import SCRIPTS, run_job
 from reported import FOLDER, advised
 from torch.utils.data.distributed import DistributedSampler
 
@@ -66,11 +66,47 @@ for epoch in range(3):
     for x, in held_out:
         model(x)
 """
+OF_BATCHES = """
+from torch.utils.data import BatchSampler, RandomSampler
+
+class Share(BatchSampler):
+    def __init__(self, batches):
+        self.batch_sampler, self.num_processes = batches, world
+        self.batch_size, self.drop_last = batches.batch_size, False
+    def __len__(self):
+        return len(self.batch_sampler) // world
+    def __iter__(self):
+        for index, batch in enumerate(self.batch_sampler):
+            if index % world == rank:
+                yield batch
+
+order = torch.Generator()
+loader = DataLoader(data, batch_sampler=Share(BatchSampler(RandomSampler(data, generator=order), 3, False)))
+for epoch in range(3):
+    order.manual_seed(5 {by_epoch})
+    for x, in loader:
+        model(x).square().mean().backward()
+        optimizer.step()
+"""
+GIVEN = """
+import lockstep
+say = lockstep.program_record()
+sampler = DistributedSampler(data)
+for epoch in range(2):
+    sampler.set_epoch(epoch)
+    for x, in DataLoader(data, batch_size=3, sampler=sampler):
+        say.samples(x[:, 0].int().tolist())
+        model(x).square().mean().backward()
+        optimizer.step()
+"""
 SEVERAL = "for _ in range(2):\n    train(*made(), DistributedSampler(data))"
 HEALTHY = {
     "one training": "train(model, optimizer, DistributedSampler(data))",
     "a step for two batches": "train(model, optimizer, DistributedSampler(data), every=2)",
     "one training after another": SEVERAL,
+    "an epoch of each": "for _ in range(3):\n    train(*made(), DistributedSampler(data), epochs=1)",
+    "batches are divided": OF_BATCHES.format(by_epoch="+ epoch"),
+    "the program says what it reads": GIVEN,
     "two models on each batch": TWO_MODELS,
     "evaluations": EVALUATED,
     "only one rank steps": "train(model, optimizer, DistributedSampler(data), every=1 if rank == 0 else 99)",
@@ -83,11 +119,11 @@ BROKEN = {
 }
 
 
-def judged(program: str, scratch: Path) -> lockstep.Report:
+def judged(program: str, scratch: Path, ranks: int = 2) -> lockstep.Report:
     script = scratch / "job.py"
     script.write_text(JOB.format(program=program))
-    ran = run_job(script, 2, scratch / "trace", scratch)
-    assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    ran = run_job(script, ranks, scratch / "trace", scratch)
+    assert ran.codes == [0] * ranks and ran.troubles == [], ran.output
     return lockstep.check(scratch / "trace")
 
 
@@ -103,6 +139,27 @@ def test_a_wrong_division_is_named(cause: str, tmp_path: Path) -> None:
     assert cause in {finding.cause for finding in report.findings}, str(report)
 
 
+FORGOTTEN = TWO_MODELS.replace("    sampler.set_epoch(epoch)\n", "").replace("range(3)", "range(2)")
+REPEATED = {
+    "batches are divided": OF_BATCHES.format(by_epoch=""),
+    "two models": FORGOTTEN,
+    "two models, the second one first": FORGOTTEN.replace("(other, its_optimizer)):", "(other, its_optimizer))[::1 - 2 * epoch]:"),
+    "two models in turn": FORGOTTEN.replace("for x, in loader:", "for nth, (x,) in enumerate(loader):").replace(
+        "(other, its_optimizer)):", "(other, its_optimizer))[nth % 2::2]:"),
+}
+
+
+@pytest.mark.parametrize("program", REPEATED.values(), ids=REPEATED)
+def test_an_order_that_is_repeated_is_named(program: str, tmp_path: Path) -> None:
+    report = judged(program, tmp_path)
+    assert {finding.law for finding in report.findings} == {"epoch-reshuffled"}, str(report)
+
+
+def test_a_division_among_some_of_the_ranks_is_not_judged(tmp_path: Path) -> None:
+    report = judged("train(model, optimizer, DistributedSampler(data, 2, rank % 2), set_epoch=False)", tmp_path, ranks=4)
+    assert report.ok and report.law("samples-covered").verdict == "not-checkable", str(report)
+
+
 def test_a_model_that_is_shared_out_is_said_to_be_unchecked_beside_its_data(tmp_path: Path) -> None:
     ran = run_job(FOLDER / "sharded_no_set_epoch.py", 2, tmp_path / "trace", tmp_path, arguments=("--fixed",))
     assert ran.codes == [0, 0], ran.output
@@ -114,6 +171,16 @@ def test_a_model_that_is_shared_out_is_said_to_be_unchecked_beside_its_data(tmp_
 def test_a_pass_in_a_later_training_that_forgets_its_epoch_is_named(tmp_path: Path) -> None:
     report = judged(SEVERAL + "\ntrain(*made(), DistributedSampler(data), set_epoch=False)", tmp_path)
     assert [finding.cause for finding in report.findings] == ["no-set-epoch"], str(report)
+
+
+@pytest.mark.parametrize("script", ["reduced_to_one.py", "averaged_for_a_while.py"])
+def test_data_are_judged_after_a_loop_that_was_recognised_has_ended(script: str, tmp_path: Path) -> None:
+    text = (SCRIPTS / script).read_text()
+    assert text.count("sampler.set_epoch(epoch)") == 1
+    (tmp_path / "job.py").write_text(text.replace("sampler.set_epoch(epoch)", "pass"))
+    ran = run_job(tmp_path / "job.py", 2, tmp_path / "trace", tmp_path)
+    assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    assert "no-set-epoch" in {finding.cause for finding in lockstep.check(tmp_path / "trace").findings}
 
 
 def test_every_batch_counts_in_the_step_that_follows_it(tmp_path: Path) -> None:

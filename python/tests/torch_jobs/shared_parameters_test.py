@@ -7,6 +7,7 @@ from pathlib import Path
 import lockstep
 import pytest
 from forked import Ran, run_job
+from reported import FOLDER
 
 JOB = '''
 import torch
@@ -57,6 +58,15 @@ def test_the_sum_of_their_means_is_accused_of_nothing(backwards: str, steps: int
     assert [advice for law in report.laws for advice in law.advice] == []
     assert {report.law(name).verdict for name in ("gradient-mean", "reduced-once", "replicas-equal")} == {"holds"}
     assert_that_steps_use_what_their_wrapper_has_reduced(tmp_path / "trace", steps)
+
+
+def test_an_optimizer_of_two_wrappers_steps_each_of_them_at_its_own_rate(tmp_path: Path) -> None:
+    job = run_job(FOLDER / "two_wrappers_not_cleared.py", 2, tmp_path / "trace", tmp_path, arguments=("--fixed",))
+    assert job.codes == [0, 0], job.output
+    events = [json.loads(line) for line in (tmp_path / "trace" / "a000.rank-00001.jsonl").read_text().splitlines()[1:]]
+    steps = [(*event["at"][1:5:3], event["lr"], event["names"]) for event in events if event["kind"] == "step"]
+    assert steps == [(wrapper, step, lr, names) for step in range(5) for wrapper, lr, names in
+                     ((0, 0.02, ["0.weight", "0.bias"]), (1, 0.1, ["weight", "bias"]))]
 
 
 def assert_that_steps_use_what_their_wrapper_has_reduced(trace: Path, steps: int) -> None:

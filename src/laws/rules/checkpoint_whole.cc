@@ -48,7 +48,8 @@ class CheckpointWhole final : public Law {
     switch (snapshot->action) {
       case SnapshotAction::kPart:
         savings_[key].parts.push_back({to_int(event.rank), detail, snapshot->digest});
-        early_.on_write({event.at.attempt, snapshot->step, to_int(event.rank), detail});
+        if (has_all_calls(*snapshot))
+          early_.on_write({event.at.attempt, snapshot->step, to_int(event.rank), detail});
         return judge_left(event.rank, key);
       case SnapshotAction::kSave:
         savings_[key].folder = detail;
@@ -58,7 +59,8 @@ class CheckpointWhole final : public Law {
       case SnapshotAction::kRead:
         reads_.push_back(
             {event.at.attempt, snapshot->step, to_int(event.rank), detail, snapshot->digest});
-        early_.on_read({event.at.attempt, snapshot->step, to_int(event.rank), detail});
+        if (has_all_calls(*snapshot))
+          early_.on_read({event.at.attempt, snapshot->step, to_int(event.rank), detail});
         return;
       case SnapshotAction::kLoad:
         continuations_.on_load(event.at.attempt, event.rank, snapshot->step, detail);
@@ -92,6 +94,9 @@ class CheckpointWhole final : public Law {
 
  private:
   using Key = std::pair<std::int32_t, std::int64_t>;  // Attempt, step.
+
+  /// A recorder whose budget has left it no time to read a file may also have left out calls around it.
+  static bool has_all_calls(const SnapshotEvent& access) { return access.digest != 0; }
 
   /// What ranks say of a checkpoint that failed: each reason, with the first rank that gives it.
   using Failure = std::map<std::string, Rank>;

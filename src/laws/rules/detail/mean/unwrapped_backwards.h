@@ -14,7 +14,8 @@ namespace lockstep::laws {
 
 /// Backward passes of several ranks in an attempt in which no model is wrapped, no loop was seen that reduces gradients
 /// by itself, and no step was recorded: without this word, a program that forgot its wrapper would pass all laws like
-/// one that did everything right. A model that is shared out (FSDP) is wrapped in a way that is not checked. Where steps are recorded, as the simulator does, what they leave is compared.
+/// one that did everything right. A model that is shared out (FSDP) is wrapped in a way that is not checked. Where steps
+/// are recorded, as the simulator does, what they leave is compared.
 ///
 /// And ranks that send their gradients into what a loop of other ranks reduces and steps with, without a step of their
 /// own. One that gets as much from others as a model in return is a worker of a parameter server.
