@@ -52,7 +52,8 @@ ROWS = {
         advice="A-buffer-replaced"),
     "activation_differs": Row(Expected("environment-bijective", "model-differs", ranks=(1,), field="modules",
                                        says="`1: ReLU()` where others build `1: GELU(approximate='none')`")),
-    "checkpoint_read_early": Row(Expected("checkpoint-whole", "read-before-commit", 3, (1,), field="early", says="which rank 0 writes")),
+    # Ranks may wait for each other by a store, which leaves no event.
+    "checkpoint_read_early": Row(None, advice="A-read-early"),
     "clip_collective_set_differs": Row(Expected("collectives-match", "call-set-differs", 0, field="op")),
     "clip_norm_recounted": Row(Expected("norm-true", "clip-norm-recounted", 0, (0, 1))),
     # Whatever damages a momentum looks the same: there is no cause.
