@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import chdir
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
@@ -128,7 +129,7 @@ def variants(source: str) -> Iterator[Variant]:
 
 def judge(source: str, name: str, command: Path) -> Judged:
     """Runs a script under this name, among the scripts that it may import."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, chdir(folder):  # Where a script leaves its files.
         scratch = Path(folder)
         beside = scratch / "scripts"
         shutil.copytree(SCRIPTS, beside)
