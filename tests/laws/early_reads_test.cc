@@ -121,6 +121,30 @@ TEST(EarlyReadsTest, ARankReadsWhatItHasWrittenItself) {
   EXPECT_TRUE(files.advice().empty());
 }
 
+TEST(EarlyReadsTest, OnlyReadsOfWhatAnotherRankWroteAreCompared) {
+  Files files;
+  files.write(0);
+  files.touch(1, SnapshotAction::kRead, "weights.pt");
+  const std::int64_t n_before = check("checkpoint-whole", files.stream).n_checked;
+  files.all_call(0);
+  files.read(1);
+  EXPECT_EQ(check("checkpoint-whole", files.stream).n_checked, n_before + 1);
+  Files alone;
+  alone.read(1);
+  EXPECT_EQ(check("checkpoint-whole", alone.stream).verdict, Verdict::kNotCheckable);
+}
+
+TEST(EarlyReadsTest, OfManyAccessesTheFirstAreJudged) {
+  constexpr std::int32_t kMost = 4096;
+  for (const std::int32_t n_before : {kMost - 1, kMost}) {
+    Files files;
+    for (std::int32_t i = 0; i < n_before; ++i) files.touch(1, SnapshotAction::kRead, "last.pt");
+    files.write(0);
+    files.read(1);
+    EXPECT_EQ(files.advice().size(), n_before < kMost ? 1U : 0U);
+  }
+}
+
 TEST(EarlyReadsTest, WhereABudgetMayHaveLeftOutCallsNothingIsJudged) {
   Files written;
   written.write(0, 0);

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "lockstep/base/text.h"
@@ -78,7 +77,8 @@ class CheckpointWhole final : public Law {
     for (const auto& [key, saving] : savings_) judge(key, saving);
     savings_.clear();
     check_reads();
-    n_checked_ += static_cast<std::int64_t>(early_.n_reads());
+    const EarlyReads::Judged early = early_.judged();
+    n_checked_ += early.n;
     for (Continuations::Missed& missed : continuations_.missed(n_checked_)) {
       const Key place{missed.attempt, missed.newest};
       report(place, "published", std::move(missed.ranks), missed.message(), missed.cause());
@@ -90,7 +90,7 @@ class CheckpointWhole final : public Law {
         kId, std::move(findings), n_checked_, "snapshot events of the files that were written");
     if (!failures_.empty()) result.advice.push_back(advice_on_failures());
     if (auto advice = resumes_.advice()) result.advice.push_back(std::move(*advice));
-    if (auto advice = advice_on_early_reads()) result.advice.push_back(std::move(*advice));
+    if (early.first) result.advice.push_back(advice_on(*early.first));
     return result;
   }
 
@@ -246,13 +246,10 @@ class CheckpointWhole final : public Law {
   }
 
   /// No finding: what ranks agree on by a store or by looking for the file leaves no event.
-  std::optional<Advice> advice_on_early_reads() const {
-    const std::vector<EarlyReads::Early> early = early_.found();
-    if (early.empty()) return std::nullopt;
-    const EarlyReads::Early& first = early.front();
+  static Advice advice_on(const EarlyReads::Early& early) {
     return Advice{"A-read-early",
-                  "rank " + std::to_string(first.read.rank) + " reads " + first.read.path +
-                      ", which rank " + std::to_string(first.writer) +
+                  "rank " + std::to_string(early.read.rank) + " reads " + early.read.path +
+                      ", which rank " + std::to_string(early.writer) +
                       " writes, and no call in which both take part lies between the two: unless "
                       "the ranks wait for each other in another way, it may find an older file, a "
                       "part of this one, or none"};

@@ -1,6 +1,5 @@
 #include "lockstep/laws/rules/detail/checkpoints/early_reads.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace lockstep::laws {
@@ -29,26 +28,26 @@ void EarlyReads::keep(std::vector<Placed>& accesses, Access access) const {
   accesses.push_back({std::move(access), after});
 }
 
-/// A rank finds what it has written itself.
-bool EarlyReads::wrote(const Placed& read) const {
-  return std::ranges::any_of(writes_, [&](const Placed& write) {
-    return write.access.rank == read.access.rank && write.access.path == read.access.path &&
-           write.access.attempt == read.access.attempt;
-  });
-}
-
-std::vector<EarlyReads::Early> EarlyReads::found() const {
-  std::vector<Early> early;
+EarlyReads::Judged EarlyReads::judged() const {
+  Judged judged;
   for (const Placed& read : reads_) {
-    const Placed* first = nullptr;
+    const Placed* unordered = nullptr;
+    bool by_others = false;
+    bool by_itself = false;  // Then it finds what it has written.
     for (const Placed& write : writes_) {
-      const bool unordered = write.access.attempt == read.access.attempt &&
-                             write.access.path == read.access.path && write.after == read.after;
-      if (unordered && (first == nullptr || write.access.rank < first->access.rank)) first = &write;
+      if (write.access.attempt != read.access.attempt || write.access.path != read.access.path)
+        continue;
+      const bool own = write.access.rank == read.access.rank;
+      (own ? by_itself : by_others) = true;
+      const bool lower = unordered == nullptr || write.access.rank < unordered->access.rank;
+      if (!own && lower && write.after == read.after) unordered = &write;
     }
-    if (first != nullptr && !wrote(read)) early.push_back({read.access, first->access.rank});
+    if (!by_others || by_itself) continue;
+    ++judged.n;
+    if (unordered != nullptr && !judged.first)
+      judged.first = Early{read.access, unordered->access.rank};
   }
-  return early;
+  return judged;
 }
 
 }  // namespace lockstep::laws

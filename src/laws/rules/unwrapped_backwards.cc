@@ -153,7 +153,7 @@ Advice UnwrappedBackwards::same_losses(const Attempt& attempt) {
   return {"A-same-losses",
           ranks_text(std::vector<Rank>(attempt.compute.begin(), attempt.compute.end())) +
               " started " + std::to_string(kEnoughLosses) +
-              " backward passes from the same losses, bit by bit: they train on the same samples. "
+              " backward passes from equal losses: they train on the same samples. "
               "Give the loader a DistributedSampler"};
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,10 +41,12 @@ class EarlyReads {
 
   void on_read(Access access) { keep(reads_, std::move(access)); }
 
-  /// One per read, of the lowest writer.
-  std::vector<Early> found() const;
+  struct Judged {
+    std::int64_t n = 0;          ///< Reads of what another rank has written in the same attempt.
+    std::optional<Early> first;  ///< Of those that nothing orders, with the lowest writer.
+  };
 
-  std::size_t n_reads() const { return reads_.size(); }
+  Judged judged() const;
 
  private:
   static constexpr std::size_t kMost = 4096;  // Accesses of each kind; of more, the first.
@@ -68,7 +71,6 @@ class EarlyReads {
 
   void keep(std::vector<Placed>& accesses, Access access) const;
   Call last_of(std::int32_t rank) const;
-  bool wrote(const Placed& read) const;
 
   Made all_;               // The last that ranks in step made.
   std::vector<Made> own_;  // By rank: the last that it made alone.
