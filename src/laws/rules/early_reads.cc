@@ -1,5 +1,6 @@
 #include "lockstep/laws/rules/detail/checkpoints/early_reads.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace lockstep::laws {
@@ -28,24 +29,28 @@ void EarlyReads::keep(std::vector<Placed>& accesses, Access access) const {
   accesses.push_back({std::move(access), after});
 }
 
+/// Nothing where only the rank itself has written the file, or has so as well: it finds what it has written.
+std::vector<const EarlyReads::Placed*> EarlyReads::writes_of_others(const Placed& read) const {
+  std::vector<const Placed*> writes;
+  for (const Placed& write : writes_) {
+    if (write.access.attempt != read.access.attempt || write.access.path != read.access.path)
+      continue;
+    if (write.access.rank == read.access.rank) return {};
+    writes.push_back(&write);
+  }
+  return writes;
+}
+
 EarlyReads::Judged EarlyReads::judged() const {
   Judged judged;
   for (const Placed& read : reads_) {
-    const Placed* unordered = nullptr;
-    bool by_others = false;
-    bool by_itself = false;  // Then it finds what it has written.
-    for (const Placed& write : writes_) {
-      if (write.access.attempt != read.access.attempt || write.access.path != read.access.path)
-        continue;
-      const bool own = write.access.rank == read.access.rank;
-      (own ? by_itself : by_others) = true;
-      const bool lower = unordered == nullptr || write.access.rank < unordered->access.rank;
-      if (!own && lower && write.after == read.after) unordered = &write;
-    }
-    if (!by_others || by_itself) continue;
-    ++judged.n;
-    if (unordered != nullptr && !judged.first)
-      judged.first = Early{read.access, unordered->access.rank};
+    std::vector<const Placed*> writes = writes_of_others(read);
+    judged.n += writes.empty() ? 0 : 1;
+    std::erase_if(writes, [&](const Placed* write) { return write->after != read.after; });
+    if (writes.empty() || judged.first) continue;
+    const Placed* const lowest = *std::ranges::min_element(
+        writes, {}, [](const Placed* write) { return write->access.rank; });
+    judged.first = Early{read.access, lowest->access.rank};
   }
   return judged;
 }

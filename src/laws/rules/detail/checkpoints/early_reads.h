@@ -71,6 +71,7 @@ class EarlyReads {
 
   void keep(std::vector<Placed>& accesses, Access access) const;
   Call last_of(std::int32_t rank) const;
+  std::vector<const Placed*> writes_of_others(const Placed& read) const;
 
   Made all_;               // The last that ranks in step made.
   std::vector<Made> own_;  // By rank: the last that it made alone.
