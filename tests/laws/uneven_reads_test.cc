@@ -19,7 +19,10 @@ void touch(DdpJob& job, std::int32_t rank, SnapshotAction action, std::uint64_t 
 }
 
 /// Rank 0 saves the best weights, all load them, and rank 1 has read what `rank_1_reads`.
-std::string said(std::uint64_t rank_1_reads, bool written_now, int n_steps_between = 0) {
+std::string said(std::uint64_t rank_1_reads,
+                 bool written_now,
+                 int n_steps_between = 0,
+                 Cause cause = Cause::kParameterNudged) {
   DdpJob job(2);
   job.wrap();
   job.begin();
@@ -35,15 +38,16 @@ std::string said(std::uint64_t rank_1_reads, bool written_now, int n_steps_betwe
   job.train_step({1.0, 3.0});
   const LawResult result = check("replicas-equal", job.stream);
   EXPECT_EQ(result.findings.size(), 1U);
-  EXPECT_EQ(result.findings.at(0).cause, Cause::kParameterNudged);
+  EXPECT_EQ(result.findings.at(0).cause, cause);
   return result.findings.at(0).message;
 }
 
 TEST(UnevenReadsTest, AFileThatWasWrittenBetweenTwoReadsIsNamedWithItsRanks) {
+  const std::string early = said(7, true, 0, Cause::kReadBeforeCommit);
   EXPECT_TRUE(
-      said(7, true).ends_with("; rank 1 read other bytes from best.pt than rank 0, while rank 0 "
-                              "wrote it: nothing made readers wait for the writing"))
-      << said(7, true);
+      early.ends_with("; rank 1 read other bytes from best.pt than rank 0, while rank 0 "
+                      "wrote it: nothing made readers wait for the writing"))
+      << early;
   EXPECT_TRUE(said(7, false).ends_with("; rank 1 read other bytes from best.pt than rank 0"))
       << said(7, false);
 }

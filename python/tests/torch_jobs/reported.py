@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import lockstep
-from caught_test import Expected
+from caught_test import Expected, fits
 
 FOLDER = Path(__file__).resolve().parents[1] / "reported"
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "programs.md"
@@ -24,11 +24,16 @@ class Row:
     words: Expected | None = None
     ranks: int = 2
     advice: str = ""  # What the report advises instead.
+    strikes: tuple[Expected, ...] = ()  # What a run may show besides in which a race has done harm.
 
     @property
     def forms(self) -> list[tuple[str, ...]]:
         """The arguments with which it is broken."""
         return [()] if self.words is None else [(), ("--words",)]
+
+    def is_harm(self, finding: lockstep.Finding) -> bool:
+        """Whether the finding is one of what the race may do."""
+        return any(fits(finding, harm) for harm in self.strikes)
 
     def expected(self, form: tuple[str, ...]) -> Expected | None:
         return self.words if form else self.plain
@@ -52,8 +57,10 @@ ROWS = {
         advice="A-buffer-replaced"),
     "activation_differs": Row(Expected("environment-bijective", "model-differs", ranks=(1,), field="modules",
                                        says="`1: ReLU()` where others build `1: GELU(approximate='none')`")),
-    # Ranks may wait for each other by a store, which leaves no event.
-    "checkpoint_read_early": Row(None, advice="A-read-early"),
+    # Ranks may wait for each other by a store, which leaves no event. Rank 1 finds an older file, or a part of one.
+    "checkpoint_read_early": Row(None, advice="A-read-early", strikes=(
+        Expected("replicas-equal", "read-before-commit", 3, (1,), says="rank 1 read other bytes from"),
+        Expected("progress", "rank-crash", 3, missing=(1,), says="PytorchStreamReader failed"))),
     "clip_collective_set_differs": Row(Expected("collectives-match", "call-set-differs", 0, field="op")),
     "clip_norm_recounted": Row(Expected("norm-true", "clip-norm-recounted", 0, (0, 1))),
     # Whatever damages a momentum looks the same: there is no cause.

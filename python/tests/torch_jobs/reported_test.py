@@ -19,7 +19,7 @@ def test_a_reported_bug_is_caught(name: str, form: tuple[str, ...], tmp_path: Pa
     report = lockstep.check(tmp_path / "trace")
     expected = row.expected(form)
     if expected is None:
-        assert report.ok, str(report)
+        assert all(row.is_harm(finding) for finding in report.findings), str(report)
         assert not row.advice or row.advice in advised(report)
     else:
         assert any(fits(finding, expected) for finding in report.findings), f"{expected}\n{report}\n{ran.output}"

@@ -67,8 +67,10 @@ bool DifferenceExplainer::explain_by_writer(ReplicaDifference& open) const {
   }
   finding.message += "; something has written to it since a step left it equal everywhere";
   finding.cause = cause_of_write(wrapper);
-  const std::string read = known_.reads.describe(wrapper, opt, known_.names);
-  if (!read.empty()) finding.message += "; " + read;
+  const auto read = known_.reads.find(wrapper, opt, known_.names);
+  if (!read) return true;
+  finding.message += "; " + read->text;
+  if (read->written) finding.cause = Cause::kReadBeforeCommit;
   return true;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -44,20 +45,29 @@ class UnevenReads {
     }
   }
 
-  /// Names the first file of which the ranks read different bytes, with the ranks; empty: none.
-  std::string describe(WrapperKey wrapper, std::int32_t opt, const NameTable& names) const {
+  /// A file of which ranks read different bytes.
+  struct Difference {
+    std::string text;      ///< Names the file, its readers and its writers.
+    bool written = false;  ///< While they read it.
+  };
+
+  /// The first such file by its path.
+  std::optional<Difference> find(WrapperKey wrapper,
+                                 std::int32_t opt,
+                                 const NameTable& names) const {
     const auto here = files_.find({wrapper, opt});
-    if (here == files_.end()) return {};
+    if (here == files_.end()) return std::nullopt;
     std::map<std::string, const File*> by_path;  // Numbers of names depend on the order of events.
     for (const auto& [path, file] : here->second) by_path.emplace(names.text(path), &file);
     for (const auto& [path, file] : by_path) {
       const std::vector<Rank> others = file->others();
       if (others.empty()) continue;
       const Rank first{file->read.begin()->first};
-      return ranks_text(others) + " read other bytes from " + path + " than " +
-             ranks_text({first}) + file->describe_writers();
+      return Difference{ranks_text(others) + " read other bytes from " + path + " than " +
+                            ranks_text({first}) + file->describe_writers(),
+                        !file->writers.empty()};
     }
-    return {};
+    return std::nullopt;
   }
 
  private:

@@ -1,0 +1,50 @@
+"""A file that one rank reads while another writes it, where the race does harm: made certain here by waiting."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import lockstep
+import pytest
+from forked import run_job
+from reported import FOLDER, ROWS, advised
+
+NAME = "checkpoint_read_early"
+SAVES = "        torch.save(model.module.state_dict(), PATH)\n    if \"--fixed\""
+LOADS = "    model.module.load_state_dict(torch.load(PATH))\n"
+WRITES_A_PART = """        with open(PATH, "r+b") as file:
+            file.truncate(100)
+        open(PATH + ".part", "w").close()
+"""
+RANK_1_HAS_READ = """        while not os.path.exists(PATH + ".read"):
+            time.sleep(0.01)
+"""
+READS_AND_SAYS_SO = """    while {waits} and dist.get_rank() == 1 and not os.path.exists(PATH + ".part"):
+        time.sleep(0.01)
+    try:
+        best = torch.load(PATH)
+    finally:
+        open(PATH + ".read", "w").close()
+    model.module.load_state_dict(best)
+"""
+
+
+def _raced(folder: Path, of_a_part: bool) -> Path:
+    """The reported script: rank 0 is slow to write, and may have written a part."""
+    text = (FOLDER / f"{NAME}.py").read_text()
+    assert text.count(SAVES) == text.count(LOADS) == 1
+    text = text.replace("import tempfile\n", "import tempfile\nimport time\n")
+    text = text.replace("tempfile.gettempdir()", repr(str(folder)))
+    text = text.replace(SAVES, (WRITES_A_PART if of_a_part else "") + RANK_1_HAS_READ + SAVES)
+    script = folder / "raced.py"
+    script.write_text(text.replace(LOADS, READS_AND_SAYS_SO.format(waits=of_a_part)))
+    return script
+
+
+@pytest.mark.parametrize("of_a_part", [False, True])
+def test_a_file_read_before_it_is_written_is_named_where_it_does_harm(of_a_part: bool, tmp_path: Path) -> None:
+    ran = run_job(_raced(tmp_path, of_a_part), 2, tmp_path / "trace", tmp_path)
+    report = lockstep.check(tmp_path / "trace")
+    harm = "progress" if of_a_part else "replicas-equal"
+    assert {finding.law for finding in report.findings} == {harm}, f"{report}\n{ran.output}"
+    assert all(ROWS[NAME].is_harm(finding) for finding in report.findings), str(report)
+    assert of_a_part or "A-read-early" in advised(report)
