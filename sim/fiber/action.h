@@ -12,6 +12,9 @@ namespace lockstep::sim {
 
 enum class ActionId : std::uint64_t {};
 
+/// No action has this id.
+inline constexpr ActionId kNoAction{~std::uint64_t{0}};
+
 enum class ActionKind : std::uint8_t {
   kResume,    ///< A rank continues until its next point.
   kTransfer,  ///< A step of a collective: contributions read in, results written out, completion.
@@ -73,9 +76,12 @@ class Strategy {
   virtual ActionId pick() = 0;
 
   /// What pick() will return after `ahead` other picks, if each rank that is picked before becomes
-  /// enabled again at once. Without a value: it cannot be said. Only prefetching goes by it, so a
-  /// wrong answer changes no schedule.
-  virtual std::optional<ActionId> expected(std::size_t /*ahead*/) const { return std::nullopt; }
+  /// enabled again at once. kNoAction: it cannot be said. Only prefetching goes by it, so a wrong
+  /// answer changes no schedule.
+  ///
+  /// No std::optional: GCC writes its two halves to the stack and reads them as one, and such a read
+  /// waits for all writes before it, which have just missed the caches.
+  virtual ActionId expected(std::size_t /*ahead*/) const { return kNoAction; }
 
   /// "round-robin", "random:seed=7", ...: enough to make it again.
   virtual std::string describe() const = 0;

@@ -1,7 +1,6 @@
 // Every enabled action with the same probability.
 #include <cstddef>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "lockstep/sim/strategy/detail/split_mix.h"
@@ -37,10 +36,9 @@ class Random final : public Strategy {
   }
 
   // The rank that was picked last is in the list again by then, at its end.
-  std::optional<ActionId> expected(std::size_t ahead) const override {
+  ActionId expected(std::size_t ahead) const override {
     const std::size_t i = stream_.peek_below(enabled_.size() + 1, ahead);
-    if (i >= enabled_.size()) return std::nullopt;
-    return enabled_[i];
+    return i < enabled_.size() ? enabled_[i] : kNoAction;
   }
 
   std::string describe() const override { return "random:seed=" + std::to_string(seed_); }

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <utility>
 
 #include "lockstep/sim/strategy/detail/default_order.h"
@@ -133,9 +132,7 @@ class Recording final : public RecordingStrategy {
     return id;
   }
 
-  std::optional<ActionId> expected(std::size_t ahead) const override {
-    return inner_->expected(ahead);
-  }
+  ActionId expected(std::size_t ahead) const override { return inner_->expected(ahead); }
 
   std::string describe() const override { return inner_->describe(); }
 

@@ -1,7 +1,6 @@
 // The two orderly strategies: a queue, and a queue whose first may continue.
 #include <cstddef>
 #include <memory>
-#include <optional>
 
 #include "lockstep/sim/strategy/detail/ready_queue.h"
 #include "lockstep/sim/strategy/strategies.h"
@@ -20,7 +19,7 @@ class RoundRobin final : public Strategy {
 
   ActionId pick() override { return queue_.pop(); }
 
-  std::optional<ActionId> expected(std::size_t ahead) const override { return queue_.peek(ahead); }
+  ActionId expected(std::size_t ahead) const override { return queue_.peek(ahead); }
 
   std::string describe() const override { return "round-robin"; }
 
@@ -59,7 +58,7 @@ class RunToBlock final : public Strategy {
     return current_;
   }
 
-  std::optional<ActionId> expected(std::size_t ahead) const override { return queue_.peek(ahead); }
+  ActionId expected(std::size_t ahead) const override { return queue_.peek(ahead); }
 
   std::string describe() const override { return "run-to-block"; }
 

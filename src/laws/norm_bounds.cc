@@ -351,18 +351,18 @@ std::optional<Complaint> summed_again(const GradientsSeen& reduced,
       Cause::kReducedAgain};
 }
 
-bool is_divided_again(const GradientsSeen& reduced,
-                      const GradientsSeen& used,
-                      std::int32_t n_members,
-                      const NameTable& names) {
+bool is_divided_by(double divisor,
+                   const GradientsSeen& reduced,
+                   const GradientsSeen& used,
+                   const NameTable& names) {
   const bool sketched = reduced.sketches.size() == reduced.digests.size() &&
                         used.sketches.size() == used.digests.size();
-  if (!sketched || n_members < 2) return false;
+  if (!sketched) return false;
   const std::vector<Followed> tensors = tensors_of(used.layout, reduced, used, names);
   const std::optional<Scaling> scaling = scaling_of(tensors, reduced, used);
   if (!scaling || scaling->untouched) return false;
   return std::ranges::all_of(tensors, [&](const Followed& one) {
-    return is_scaled_by(1.0 / n_members, one, reduced, used);
+    return is_scaled_by(1.0 / divisor, one, reduced, used);
   });
 }
 

@@ -260,6 +260,21 @@ double cycled_momentum(const OneCycleLr& rule, const Moment& at) {
   return annealed(rule.anneal, levels[phase.from], levels[phase.to], phase.share);
 }
 
+std::int64_t planned_steps(const LrRule& rule) {
+  const auto steps = []<typename Rule>(const Rule& one) -> std::int64_t {
+    if constexpr (requires { one.total_steps; }) {
+      return one.total_steps;
+    } else if constexpr (requires { one.total_iters; }) {
+      return one.total_iters;
+    } else if constexpr (requires { one.t_max; }) {
+      return one.t_max;
+    } else {
+      return 0;
+    }
+  };
+  return std::visit(steps, rule);
+}
+
 void check_rule(const LrRule& rule, const Optimizer& optimizer) {
   std::visit([&](const auto& one) { check(one, optimizer); }, rule);
 }

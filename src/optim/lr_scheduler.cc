@@ -14,13 +14,6 @@ namespace {
 
 std::int64_t whole(double value) { return static_cast<std::int64_t>(value); }
 
-std::vector<std::unique_ptr<RuleLr>> started(Optimizer& optimizer, std::vector<LrRule> rules) {
-  std::vector<std::unique_ptr<RuleLr>> parts;
-  parts.reserve(rules.size());
-  for (LrRule& rule : rules) parts.push_back(std::make_unique<RuleLr>(optimizer, std::move(rule)));
-  return parts;
-}
-
 void append_parts(const std::vector<std::unique_ptr<RuleLr>>& parts,
                   std::vector<StateNumber>& numbers) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -69,6 +62,18 @@ RuleLr::RuleLr(Optimizer& optimizer, LrRule rule) : optimizer_(&optimizer), rule
     base_lrs_.push_back(*group.initial_lr);
   }
   step();
+}
+
+std::vector<std::unique_ptr<RuleLr>> RuleLr::parts_of(Optimizer& optimizer,
+                                                      std::vector<LrRule> rules) {
+  std::vector<std::unique_ptr<RuleLr>> parts;
+  parts.reserve(rules.size());
+  for (LrRule& rule : rules) {
+    parts.push_back(std::make_unique<RuleLr>(optimizer, std::move(rule)));
+    parts.back()->alone_ = false;
+  }
+  for (Group& group : optimizer.groups()) group.schedule = {};
+  return parts;
 }
 
 /// A one-cycle schedule has its own idea of the initial rate and momentum.
@@ -129,6 +134,7 @@ void RuleLr::restart_at(const CosineAnnealingWarmRestarts& rule, double epoch) {
 void RuleLr::apply(bool closed) {
   const auto* cycle = std::get_if<OneCycleLr>(&rule_);
   const std::span<Group> groups = optimizer_->groups();
+  const std::int64_t total = detail::planned_steps(rule_);
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const detail::Moment at{.epoch = last_epoch_,
                             .lr = groups[g].lr,
@@ -136,6 +142,7 @@ void RuleLr::apply(bool closed) {
                             .t_cur = t_cur_,
                             .t_i = t_i_,
                             .group = g};
+    if (alone_) groups[g].schedule = {total, std::min(last_epoch_, total)};
     groups[g].lr = closed ? detail::closed_rate(rule_, at) : detail::chained_rate(rule_, at);
     if (cycle != nullptr && cycle->cycle_momentum) {
       groups[g].momentum = detail::cycled_momentum(*cycle, at);
@@ -163,7 +170,7 @@ void RuleLr::load_state(std::span<const StateNumber> numbers) {
 SequentialLr::SequentialLr(Optimizer& optimizer,
                            std::vector<LrRule> rules,
                            std::vector<std::int64_t> milestones)
-    : parts_(started(optimizer, std::move(rules))), milestones_(std::move(milestones)) {
+    : parts_(RuleLr::parts_of(optimizer, std::move(rules))), milestones_(std::move(milestones)) {
   if (parts_.empty() || milestones_.size() + 1 != parts_.size()) {
     throw std::invalid_argument(
         "Sequential Schedulers expects number of schedulers provided to be one more than the "
@@ -200,7 +207,7 @@ void SequentialLr::load_state(std::span<const StateNumber> numbers) {
 }
 
 ChainedLr::ChainedLr(Optimizer& optimizer, std::vector<LrRule> rules)
-    : parts_(started(optimizer, std::move(rules))) {
+    : parts_(RuleLr::parts_of(optimizer, std::move(rules))) {
   if (!parts_.empty()) return;
   throw std::invalid_argument(
       "ChainedScheduler expects at least one scheduler to be chained, but got no scheduler.");

@@ -61,6 +61,11 @@ class RuleLr final : public LrScheduler {
 
  private:
   friend class SequentialLr;
+  friend class ChainedLr;
+
+  /// Rules that share an optimizer, none of which says how long its whole schedule is.
+  static std::vector<std::unique_ptr<RuleLr>> parts_of(Optimizer& optimizer,
+                                                       std::vector<LrRule> rules);
 
   void start_cycle(const OneCycleLr& rule);
   void restart_at(const CosineAnnealingWarmRestarts& rule, double epoch);
@@ -70,6 +75,7 @@ class RuleLr final : public LrScheduler {
   LrRule rule_;
   std::vector<double> base_lrs_;
   std::int64_t last_epoch_ = -1;
+  bool alone_ = true;
   double t_cur_ = -1.0;  ///< Warm restarts only, with t_i_.
   double t_i_ = 0.0;
 };

@@ -35,16 +35,26 @@ struct ParamGroup {
   std::optional<double> momentum{};  ///< Adam and AdamW: beta1.
 };
 
+/// How far the schedule of an optimizer has come, if it has one that ends, and no other.
+struct ScheduleProgress {
+  std::int64_t total = 0;  ///< Steps that it was planned for, 0 = there is no such number.
+  std::int64_t made = 0;   ///< Of them.
+
+  friend bool operator==(const ScheduleProgress&, const ScheduleProgress&) = default;
+};
+
 /// The options that may differ between groups and change between steps.
 struct GroupOptions {
   double lr = 0.0;
   double weight_decay = 0.0;
   std::optional<double> momentum{};  ///< Adam and AdamW: beta1. None where there is no such thing.
+  ScheduleProgress schedule{};
 
   friend bool operator==(const GroupOptions&, const GroupOptions&) = default;
 };
 
-/// A group as the optimizer keeps it. Schedulers write `lr`, `initial_lr` and `momentum`.
+/// A group as the optimizer keeps it. Schedulers write `lr`, `initial_lr`, `momentum` and
+/// `schedule`.
 struct Group : GroupOptions {
   std::size_t first = 0;  ///< Its parameters are parameters()[first] to parameters()[end - 1].
   std::size_t end = 0;

@@ -143,7 +143,7 @@ void StepRecord::record_options(const OptimizerView& view, const OptimizerInfo& 
 void StepRecord::record_group(const OptimizerView& view, std::size_t g, const OptimizerInfo& info) {
   NameTable& names = recorder_->names();
   const Group& group = view.groups[g];
-  const std::size_t n_most = std::max(3 + info.options.size(), group.end - group.first);
+  const std::size_t n_most = std::max(5 + info.options.size(), group.end - group.first);
   names_.clear();
   names_.reserve(n_most);
   values_.clear();
@@ -156,6 +156,10 @@ void StepRecord::record_group(const OptimizerView& view, std::size_t g, const Op
   add(recorder_->literal("weight_decay"), group.weight_decay);
   if (group.momentum) add(names.intern(info.momentum), *group.momentum);
   for (const OptimizerOption& option : info.options) add(names.intern(option.name), option.value);
+  if (group.schedule.total > 0) {
+    add(names.intern(kScheduleTotal), static_cast<double>(group.schedule.total));
+    add(names.intern(kScheduleMade), static_cast<double>(group.schedule.made));
+  }
   OptimizerEvent event{.kind = names.intern(info.kind),
                        .group = static_cast<std::int32_t>(g),
                        .options = names.intern_layout(names_),

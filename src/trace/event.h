@@ -269,6 +269,11 @@ struct ClipEvent {
   double own = 0.0;  ///< Of a norm that was given: that of these gradients alone, 0 = not measured.
 };
 
+/// Of a schedule of the learning rate, among an optimizer's options: the steps that it was planned for, and those
+/// that it has made.
+inline constexpr std::string_view kScheduleTotal = "schedule.total";
+inline constexpr std::string_view kScheduleMade = "schedule.made";
+
 /// What an optimizer was made with: recorded for each parameter group at its first step, and again
 /// at a step before which something of it changed.
 struct OptimizerEvent {

@@ -92,6 +92,7 @@ struct DividedLoss {
   double last = denominator;
   bool last_unknown = false;  ///< What the last loss was divided by.
   double used = 2.0;          ///< Of averages that are 2.
+  double scale = 1.0;
   bool synchronizes = true;
   bool grad = true;
   std::optional<HookEffect> hook{};
@@ -122,7 +123,10 @@ DdpJob with_divided_losses(const DividedLoss& given) {
     }
     for (std::int32_t rank = 0; rank < 3 && (i + 1) % given.n_micro == 0; ++rank) {
       job.reduce(rank, 1.0 + rank, 1.0 + rank, 2.0);
-      job.step(rank, given.used);
+      job.grad(rank, GradPoint::kUsed, given.used);
+      job.stream.add(rank, StepEvent{.lr = 1.0, .scale = given.scale, .layout = job.layout()});
+      ++job.at(rank).opt;
+      job.at(rank).micro = -1;
     }
   }
   return job;
@@ -170,6 +174,12 @@ TEST(DividedLossTest, ADivisorThatIsRightForWhatFollowsIsFine) {
   EXPECT_EQ(advised({.hook = HookEffect::kMean}), "");
   EXPECT_EQ(advised({.hook = HookEffect::kOther}), "");
   EXPECT_NE(advised({.hook = HookEffect::kRounded}), "");
+}
+
+TEST(DividedLossTest, AveragesWithoutTheLossScaleAreUsedAsTheyAre) {
+  EXPECT_NE(advised({.used = 0.5, .scale = 4.0}), "");
+  EXPECT_EQ(advised({.used = 1.0, .scale = 4.0}), "");
+  EXPECT_EQ(advised({.used = 0.5}), "");
 }
 
 TEST(DividedLossTest, OnlyLossesThatABackwardStartsFromAndThatAWrapperAveragesCount) {

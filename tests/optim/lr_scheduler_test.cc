@@ -112,5 +112,49 @@ TEST_F(LrSchedulerTest, StateOfAnotherKindOfSchedulerIsRefused) {
           "T_cur, T_i, base_lrs.0 is expected"));
 }
 
+/// "made of total" for each of the optimizer's groups, or nothing where no schedule says how long it is.
+std::string progress_of(const Optimizer& optimizer) {
+  std::string text;
+  for (const Group& group : optimizer.groups()) {
+    if (group.schedule.total == 0) continue;
+    text += std::to_string(group.schedule.made) + " of " + std::to_string(group.schedule.total);
+  }
+  return text;
+}
+
+TEST_F(LrSchedulerTest, ARuleSaysHowFarItHasCome) {
+  RuleLr schedule(sgd_, LinearLr{.total_iters = 2});
+  EXPECT_EQ(progress_of(sgd_), "0 of 2");
+  schedule.step();
+  EXPECT_EQ(progress_of(sgd_), "1 of 2");
+  schedule.step();
+  schedule.step();
+  EXPECT_EQ(progress_of(sgd_), "2 of 2");
+}
+
+TEST_F(LrSchedulerTest, EachRuleWithAnEndSaysHowLongItIs) {
+  const auto planned = [this](const LrRule& rule) {
+    const RuleLr schedule(sgd_, rule);
+    return progress_of(sgd_);
+  };
+  EXPECT_EQ(planned(ConstantLr{.total_iters = 3}), "0 of 3");
+  EXPECT_EQ(planned(PolynomialLr{.total_iters = 4}), "0 of 4");
+  EXPECT_EQ(planned(CosineAnnealingLr{.t_max = 5}), "0 of 5");
+  EXPECT_EQ(planned(OneCycleLr{.max_lr = {1.0}, .total_steps = 6, .cycle_momentum = false}),
+            "0 of 6");
+  EXPECT_EQ(planned(StepLr{}), "");
+  EXPECT_EQ(planned(CosineAnnealingWarmRestarts{}), "");
+}
+
+TEST_F(LrSchedulerTest, OfSeveralRulesNoneSaysHowLongTheWholeIs) {
+  SequentialLr sequence(sgd_, {LinearLr{.total_iters = 2}, CosineAnnealingLr{.t_max = 5}}, {2});
+  EXPECT_EQ(progress_of(sgd_), "");
+  sequence.step();
+  EXPECT_EQ(progress_of(sgd_), "");
+  ChainedLr chain(sgd_, {LinearLr{.total_iters = 2}});
+  chain.step();
+  EXPECT_EQ(progress_of(sgd_), "");
+}
+
 }  // namespace
 }  // namespace lockstep::optim

@@ -14,6 +14,7 @@ never which version it is:
     averaged_models.py  averages of a model's parameters that ranks evaluate
     companions.py  other models like the one that is trained: teachers, target networks
     stepping.py   optimizers and the gradient scaler
+    schedules.py  how many steps a schedule of the learning rate was planned for
     clipping.py   gradients that are clipped
     delayed.py    the reduction that a static graph puts off
     batches.py    DistributedSampler and loaders
@@ -89,9 +90,9 @@ def import_seams() -> tuple[ModuleType, ...]:
     """The seams that are put in once there is a group: by now PyTorch has been imported as a whole, while start() may have
     been called in the middle of that."""
     from lockstep.torch import (averaged_models, averaging, batches, buckets, clipping, companions, delayed, exchanges,
-                                files, gradients, in_flight, loading, samplers, stepping, streams, wrapping)
+                                files, gradients, in_flight, loading, samplers, schedules, stepping, streams, wrapping)
 
-    return (wrapping, exchanges, in_flight, averaging, averaged_models, buckets, gradients, delayed, stepping, clipping,
+    return (wrapping, exchanges, in_flight, averaging, averaged_models, buckets, gradients, delayed, stepping, schedules, clipping,
             companions, streams, batches, samplers, files, loading, ending)
 
 

@@ -54,13 +54,20 @@ def denominator_of(node: Any, reduction: LossReduction) -> float:
 
 
 def undivided(node: Any) -> tuple[Any, float]:
-    """What a loss was before the program divided it by a number, and that number; 1: it has divided by none that is known."""
+    """What a loss was before the program divided it by a number, and that number; 1: it has divided by none that is known.
+    One that is multiplied by a half, or by a tenth, is weighed rather than divided."""
     if type(node).__name__ != "DivBackward0" or node.next_functions[1][0] is not None:
         return node, 1.0
     divisor = getattr(node, "_saved_other", None)
     if not isinstance(divisor, torch.Tensor) or divisor.numel() != 1 or divisor.device.type != "cpu":
         return node, 1.0
     return node.next_functions[0][0], float(divisor)
+
+
+def unscaled(root: torch.Tensor) -> Any:
+    """What the graph of a loss ends with, but for the product that a scaler has put on top."""
+    node = root.grad_fn
+    return node.next_functions[0][0] if hasattr(root, SCALED_BY) and type(node).__name__ == "MulBackward0" else node
 
 
 def operations_of(root: Any) -> str:
@@ -90,7 +97,7 @@ def write_loss(recorder: Recorder, roots: Any, seeded: bool) -> None:
     if recorder.pen is None or root is None or root.numel() != 1:
         return
     value = root.item() / getattr(root, SCALED_BY, 1.0)
-    node = root.grad_fn
+    node = unscaled(root)
     name = _name_of(recorder, node)
     reduction = LossReduction.GIVEN
     if not seeded:
@@ -102,5 +109,5 @@ def write_loss(recorder: Recorder, roots: Any, seeded: bool) -> None:
         denominator = n_terms * divisor
     wrapper = recorder.current.wrapper
     recorder.n_losses[wrapper] += 1
-    graph = operations_of(node) if recorder.n_losses[wrapper] <= MOST_GRAPHS else ""
+    graph = operations_of(root.grad_fn) if recorder.n_losses[wrapper] <= MOST_GRAPHS else ""
     recorder.pen.loss(wrapper, name, reduction, value, denominator, n_terms, 0, graph)

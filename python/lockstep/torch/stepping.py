@@ -163,8 +163,10 @@ class Stepping:
         """What the optimizer was made with, and again when something of it has changed."""
         known = self._known.setdefault(optimizer, {})
         pen, wrapper = self.recorder.pen, share.wrapper
+        schedules = self.recorder.schedules
+        schedule = schedules.options_of(optimizer) if schedules is not None else {}
         for index, names in share.groups.items():
-            options = options_of(optimizer.param_groups[index])
+            options = options_of(optimizer.param_groups[index]) | schedule
             if pen is not None and known.get((wrapper.index, index)) != options:
                 known[wrapper.index, index] = options
                 pen.options(wrapper.index, type(optimizer).__name__.lower(), index,

@@ -148,7 +148,7 @@ def test_a_buffer_is_compared_with_gradients_only_until_the_loop_is_known(tmp_pa
     flat = ("parts = [p.grad.reshape(-1) for p in model.parameters()]\n    flat = torch.cat(parts)\n    dist.all_reduce(flat)\n"
             "    [p.grad.add_(0.5) for p in model.parameters()]\n    print('compared', dist.get_rank(), averaging.n, flush=True)")
     counts = ("from lockstep.torch import averaging\nreal, averaging.n = averaging._is_made_of, 0\n"
-              "def counted(*args):\n    averaging.n += bool(args[1])\n    return real(*args)\naveraging._is_made_of = counted\n")
+              "def counted(*args):\n    averaging.n += bool(args[1]) and all(one is not None for one in args[1])\n    return real(*args)\naveraging._is_made_of = counted\n")
     (tmp_path / "job.py").write_text(counts + JOB.replace(sums, flat))
     output, _ = events_of(tmp_path / "job.py", tmp_path)
     compared: dict[str, list[int]] = {"0": [], "1": []}
@@ -156,7 +156,8 @@ def test_a_buffer_is_compared_with_gradients_only_until_the_loop_is_known(tmp_pa
         if line.startswith("compared"):
             _, rank, n = line.split()
             compared[rank].append(int(n))
-    # Which of the modules comes first is up to the garbage collector, on each rank by itself.
+    # Which of the modules comes first is up to the garbage collector, on each rank by itself. Modules without gradients,
+    # such as one that a test's file has made as it was imported, are passed by at each step.
     assert all(counts == [counts[0]] * 5 and counts[0] > 0 for counts in compared.values()), output
 
 

@@ -137,6 +137,7 @@ ROWS = {
     # Any factor may be put on gradients on purpose.
     "divided_again": Row(None, ranks=3, advice="A-divided-again"),
     "loss_divided": Row(None, ranks=3, advice="A-divided-again"),
+    "loss_divided_scaled": Row(None, ranks=3, advice="A-divided-again"),
     # What is to be divided by only the program knows.
     "divided_by_devices": Row(None, ranks=3, advice="A-other-divisor"),
     # Why a rank has ended early only a word could say.
@@ -175,10 +176,14 @@ ROWS = {
     "rng_rank0_restored": Row(Expected("rng-scopes", "rng-same-dropout", 0, (0, 1))),
     "sampler_seed_differs": Row(Expected("epoch-reshuffled", "sampler-seed-differs", 0, (1,))),
     "scheduler_on_rank_0": Row(Expected("optimizer-equal", "lr-per-rank", 1, (1,), field="lr")),
+    # A run may be stopped, or go on later.
+    "schedule_of_one_process": Row(None, advice="A-schedule-too-long"),
     "second_backward": Row(
         Expected("reduced-once", "last-micro-unsynced", 0, (0, 1, 2), tensor="0.weight"), ranks=3),
     "shape_mismatch_in_evaluation": Row(Expected("collectives-match", field="count")),
     "signal_stop_one_rank": Row(Expected("progress", "uneven-batches", missing=(1,), ranks=(0,))),
+    # A program may mean to.
+    "stays_in_evaluation": Row(None, advice="A-stays-in-evaluation"),
     # DDP promises no more, and ranks may be meant to count alike.
     "tokens_weigh_unequally": Row(None, advice="A-uneven-means"),
     # Ranks may train different tasks.

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "lockstep/sim/fiber/detail/action_table.h"
@@ -40,7 +39,7 @@ class EnabledActions {
   ActionId ask() { return strategy_->pick(); }
 
   /// What ask() will probably return after `ahead` other calls.
-  std::optional<ActionId> expected(std::size_t ahead) const { return strategy_->expected(ahead); }
+  ActionId expected(std::size_t ahead) const { return strategy_->expected(ahead); }
 
   /// A resumption was chosen.
   void take_resumption() { --n_enabled_; }

@@ -75,9 +75,8 @@ class Turns {
 };
 
 inline const RankSlot* Turns::expected(std::size_t ahead) const {
-  const std::optional<ActionId> id = actions_.expected(ahead);
-  if (!id || static_cast<std::uint64_t>(*id) >= slots_.size()) return nullptr;
-  return &slots_[static_cast<std::size_t>(*id)];
+  const auto number = static_cast<std::uint64_t>(actions_.expected(ahead));
+  return number < slots_.size() ? &slots_[number] : nullptr;
 }
 
 // Here, because it is asked at every point: a call less.

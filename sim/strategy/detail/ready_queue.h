@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <vector>
 
 #include "lockstep/sim/fiber/action.h"
@@ -26,9 +25,9 @@ class ReadyQueue {
     return id;
   }
 
-  /// The one that pop() returns after `ahead` other calls, if there are enough.
-  std::optional<ActionId> peek(std::size_t ahead) const {
-    if (ahead >= n_) return std::nullopt;
+  /// The one that pop() returns after `ahead` other calls; kNoAction: there are fewer.
+  ActionId peek(std::size_t ahead) const {
+    if (ahead >= n_) return kNoAction;
     return ring_[(head_ + ahead) & (ring_.size() - 1)];
   }
 

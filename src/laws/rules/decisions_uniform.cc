@@ -2,6 +2,7 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/evaluation_mode.h"
 #include "lockstep/laws/rules/detail/open_ballots.h"
 
 namespace lockstep::laws {
@@ -50,7 +51,10 @@ class DecisionsUniform final : public Law {
     const auto* forward = std::get_if<ForwardEvent>(&event.first->body);
     // Forwards are many: those in which ranks agree take part in no vote.
     if (forward != nullptr && event.equal() && wrappers_.are_replicas(event, n_ranks_)) {
-      if (is_trained_on(*forward)) n_checked_ += kWordsOfForward * (event.n_ranks() - 1);
+      if (!is_trained_on(*forward)) return;
+      n_checked_ += kWordsOfForward * (event.n_ranks() - 1);
+      const Position& at = event.first->at;
+      mode_.on_forward(wrapper_of(at), 0, at.opt, forward->training);
       return;
     }
     Law::on_cohort(event, names);
@@ -58,8 +62,10 @@ class DecisionsUniform final : public Law {
 
   LawResult finish(const NameTable& names) override {
     open_.finish([&](const AlignmentKey& at, const Ballot& ballot) { judge(at, ballot, names); });
-    return conclude(
+    LawResult result = conclude(
         kId, findings_.take(), n_checked_, "decision, phase or load events from two ranks or more");
+    if (result.findings.empty()) result.advice = mode_.advice();
+    return result;
   }
 
  private:
@@ -76,6 +82,7 @@ class DecisionsUniform final : public Law {
   // The mode in which a wrapper's forwards run whose gradients are averaged, and in which type.
   void meet_in_mode(const Event& event, const ForwardEvent& forward, const NameTable& names) {
     if (!is_trained_on(forward)) return;
+    mode_.on_forward(wrapper_of(event.at), to_int(event.rank), event.at.opt, forward.training);
     const AlignmentKey alignment{wrapper_of(event.at), event.at.sync, kMode, 0, 0};
     const std::uint64_t words[] = {forward.training ? 1U : 0U,
                                    static_cast<std::uint64_t>(forward.autocast)};
@@ -194,6 +201,7 @@ class DecisionsUniform final : public Law {
   Counter counter_;
   OpenBallots open_;
   EarliestFindings findings_;
+  EvaluationMode mode_;
   std::int64_t n_checked_ = 0;
 };
 

@@ -10,15 +10,18 @@ void DivisionsAgain::on_step(const Event& event,
                              const Gradients& gradients,
                              const NameTable& names) {
   if (wrapped.by == nullptr || !wrapped.by->synchronizes) return;
-  const bool as_it_is = gradients.reduced.digests == gradients.used.digests;
-  losses_.on_step(event, wrapped.who, as_it_is);
+  const auto& [reduced, used] = gradients;
+  const bool as_it_is = reduced.digests == used.digests;
+  const bool unscaled =
+      !as_it_is && step.scale != 1.0 && is_divided_by(step.scale, reduced, used, names);
+  losses_.on_step(event, wrapped.who, as_it_is || unscaled);
   if (wrapped.who.first != 0) return;  // All at once, or rank 0 alone.
   Count& count = counts_[wrapper_of(event.at)];
   count.n_ranks = wrapped.n_ranks;
   ++count.n_steps;
   // A loss scale, or as many micro-steps as ranks: what the program may divide by, too.
   if (as_it_is || step.scale != 1.0 || event.at.micro + 1 == wrapped.n_ranks) return;
-  if (is_divided_again(gradients.reduced, gradients.used, wrapped.n_ranks, names)) {
+  if (wrapped.n_ranks > 1 && is_divided_by(wrapped.n_ranks, reduced, used, names)) {
     ++count.n_divided;
   }
 }

@@ -11,6 +11,7 @@
 #include "lockstep/laws/rules/detail/open_ballots.h"
 #include "lockstep/laws/rules/detail/optimizers/apart_steps.h"
 #include "lockstep/laws/rules/detail/optimizers/option_votes.h"
+#include "lockstep/laws/rules/detail/optimizers/schedule_lengths.h"
 #include "lockstep/laws/rules/detail/parameters/loads.h"
 
 namespace lockstep {
@@ -62,6 +63,7 @@ class OptimizerEqual final : public Law {
                     BackwardEvent,
                     BatchEvent,
                     OptimizerEvent,
+                    EpochEvent,
                     SnapshotEvent,
                     GradEvent>();
   }
@@ -94,10 +96,12 @@ class OptimizerEqual final : public Law {
         [&](const AlignmentKey& at, const Ballot& ballot) { judge_state(at, ballot, names); });
     std::vector<Finding> findings = findings_.take();
     for (Finding& finding : findings) explain_by_windows(finding);
-    return conclude(kId,
-                    std::move(findings),
-                    n_checked_ + options_.n_checked(),
-                    "step events from two ranks or more");
+    LawResult result = conclude(kId,
+                                std::move(findings),
+                                n_checked_ + options_.n_checked(),
+                                "step events from two ranks or more");
+    result.advice = schedules_.advice(wrappers_, n_ranks_);
+    return result;
   }
 
  private:
@@ -121,6 +125,7 @@ class OptimizerEqual final : public Law {
   void observe(const Event& event, RankRange who, const NameTable& names) {
     loads_.on_event(event, who);
     if (const auto* step = std::get_if<StepEvent>(&event.body)) {
+      schedules_.on_step(event, *step, who);
       on_step(event, *step, who, names);
     } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
       on_state(event, *state, who, names);
@@ -131,6 +136,9 @@ class OptimizerEqual final : public Law {
       apart_.on_used(alignment, event, {grad->digests, who}, n_members);
     } else if (const auto* options = std::get_if<OptimizerEvent>(&event.body)) {
       options_.on_options(event, *options, who, names);
+      schedules_.on_options(event, *options, who, names);
+    } else if (std::holds_alternative<EpochEvent>(event.body)) {
+      schedules_.on_epoch(who);
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
     }
@@ -256,6 +264,7 @@ class OptimizerEqual final : public Law {
   OpenBallots steps_;
   OpenBallots states_;
   ApartSteps apart_;
+  ScheduleLengths schedules_;
   std::set<WrapperKey> scaled_;
   Loads loads_;
   EarliestFindings findings_;

@@ -20,6 +20,11 @@ constexpr std::int32_t kGroupsMeeting = std::numeric_limits<std::int32_t>::min()
 
 constexpr std::string_view kRate = "lr";  // As PyTorch's parameter groups name it.
 
+/// What a schedule makes of the rate is judged at each step.
+bool is_judged_by_steps(std::string_view option) {
+  return option == kRate || option == kScheduleTotal || option == kScheduleMade;
+}
+
 }  // namespace
 
 bool is_of_ignored(const Wrappers& wrappers,
@@ -121,7 +126,7 @@ void OptionVotes::judge(const AlignmentKey& alignment,
     const std::string name(word == 0              ? std::string_view("optimizer")
                            : word > layout.size() ? std::string_view("option")
                                                   : names.text(layout[word - 1]));
-    if (ranks.empty() || name == kRate || !of_.findings.wants(alignment, name)) continue;
+    if (ranks.empty() || is_judged_by_steps(name) || !of_.findings.wants(alignment, name)) continue;
     Finding finding;
     finding.attempt = alignment.wrapper.attempt;
     finding.event = "options";

@@ -25,6 +25,9 @@ double closed_rate(const LrRule& rule, const Moment& at);
 /// The momentum that goes with the rate, for a one-cycle schedule.
 double cycled_momentum(const OneCycleLr& rule, const Moment& at);
 
+/// The number of steps after which a rule has come to its end; 0: it has none.
+std::int64_t planned_steps(const LrRule& rule);
+
 /// Throws std::invalid_argument, with PyTorch's text where it has one, for parameters that make no
 /// sense for this optimizer.
 void check_rule(const LrRule& rule, const Optimizer& optimizer);

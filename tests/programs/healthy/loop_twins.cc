@@ -44,6 +44,21 @@ void cleared_on_rank_0(RankContext& rank) {
 // Only rank 0 takes the step that all have averaged for.
 void steps_on_rank_0(RankContext& rank) { loop(rank, nothing_after, {.steps = rank.rank() == 0}); }
 
+// The rate falls as for the steps of a single process, which would make as many as all ranks together.
+void schedule_of_one_process(RankContext& rank) {
+  constexpr std::int64_t kSteps = 4;
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  optim::RuleLr schedule(optimizer,
+                         optim::PolynomialLr{.total_iters = kSteps * rank.world().size()});
+  for (std::int64_t step = 0; step < kSteps; ++step) {
+    train_step(ddp, optimizer, batch_of(rank, step));
+    schedule.step();
+  }
+}
+
 // Values are clipped and gradients never cleared: what was clipped is part of the next reduction.
 void clipped_and_kept(RankContext& rank) {
   Generator init(1);
@@ -193,6 +208,10 @@ std::vector<BrokenTwin> loop_twins() {
        .program = stops_to_average,
        .law = "replicas-equal",
        .says = "step 2, after optimizer.step: `first.weight` on rank 1"},
+      {.name = "ScheduleOfOneProcess",
+       .program = schedule_of_one_process,
+       .law = "A-schedule-too-long",
+       .says = "planned for 8 steps, and the run made 4"},
       {.name = "NeverTogether",
        .program = never_together,
        .law = "replicas-equal",

@@ -61,6 +61,17 @@ void evaluation_that_adds(RankContext& rank) {
   });
 }
 
+// Nothing turns back to training after the first evaluation.
+void evaluation_that_stays(RankContext& rank) {
+  accumulates(rank, 2, [&](std::int64_t micro, Mlp& model) {
+    if (micro != 1) return;
+    model.eval();
+    const NoGradGuard no_grad(rank.runtime());
+    const Batch batch = batch_of(rank, 99);
+    if (mse_loss(model(batch.x), batch.y).item() > 1000.0) rank.host().log("diverges");
+  });
+}
+
 void windows_of_two_sizes(RankContext& rank) {
   accumulates(rank, rank.rank() == 1 ? 4 : 2, [](std::int64_t /*micro*/, Mlp& /*model*/) {});
 }
@@ -176,6 +187,10 @@ std::vector<BrokenTwin> window_twins() {
        .program = evaluation_that_adds,
        .law = "accumulated-once",
        .says = "evaluation-touches-gradients"},
+      {.name = "EvaluationThatStays",
+       .program = evaluation_that_stays,
+       .law = "A-stays-in-evaluation",
+       .says = "from step 1 to the last one"},
       {.name = "WindowsOfTwoSizes",
        .ranks = 3,
        .program = windows_of_two_sizes,

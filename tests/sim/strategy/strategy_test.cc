@@ -4,7 +4,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -74,7 +73,8 @@ void expect_forecasts_to_hold(Strategy& strategy, std::size_t ahead) {
   std::size_t n_held = 0;
   for (std::size_t i = 0; i < kPicks; ++i) {
     // The rank that runs is not enabled yet, as in a world where the next is looked for.
-    if (const auto later = strategy.expected(ahead)) forecasts[i + ahead] = *later;
+    const ActionId later = strategy.expected(ahead);
+    if (later != kNoAction) forecasts[i + ahead] = later;
     strategy.on_enabled({.id = running, .polls = true});
     running = strategy.pick();
     const auto forecast = forecasts.find(i);
@@ -102,7 +102,7 @@ TEST(StrategyTest, RandomExpectsMostOfWhatComes) {
   const auto strategy = make_random(7);
   strategy->start(kRanks);
   for (std::int32_t r = 0; r < kRanks; ++r) strategy->on_enabled({.id = resume_id(Rank{r})});
-  std::deque<std::optional<ActionId>> forecasts;
+  std::deque<ActionId> forecasts;
   ActionId running = strategy->pick();
   int n_held = 0;
   for (int i = 0; i < kPicks; ++i) {
@@ -121,7 +121,7 @@ TEST(StrategyTest, RandomExpectsMostOfWhatComes) {
 TEST(StrategyTest, AForecastThatIsWrongChangesNothing) {
   class Wrong final : public testing::FifoStrategy {
    public:
-    std::optional<ActionId> expected(std::size_t ahead) const override {
+    ActionId expected(std::size_t ahead) const override {
       const std::uint64_t number = n_asked_++ % 3 == 0 ? ~std::uint64_t{0} : n_asked_ * 7 % 400;
       return static_cast<ActionId>(number + ahead);
     }
@@ -153,7 +153,7 @@ TEST(StrategyTest, SchedulesThatNeedAllThatHappensExpectNothing) {
   const auto strategy = make_pct({});
   strategy->start(2);
   strategy->on_enabled({.id = resume_id(Rank{0})});
-  EXPECT_EQ(strategy->expected(0), std::nullopt);
+  EXPECT_EQ(strategy->expected(0), kNoAction);
 }
 
 // Two ranks that wait for each other's flag: the poller must let the other one run.

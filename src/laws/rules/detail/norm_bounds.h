@@ -96,11 +96,12 @@ std::optional<Complaint> summed_again(const GradientsSeen& reduced,
                                       std::int32_t n_members,
                                       const NameTable& names);
 
-/// The step used what the reduction left divided by n_members, to the place: as in wrong_scaling.
-bool is_divided_again(const GradientsSeen& reduced,
-                      const GradientsSeen& used,
-                      std::int32_t n_members,
-                      const NameTable& names);
+/// The step used what the reduction left divided by `divisor`, to the place: as in wrong_scaling.
+/// Requires: divisor > 0, not 1.
+bool is_divided_by(double divisor,
+                   const GradientsSeen& reduced,
+                   const GradientsSeen& used,
+                   const NameTable& names);
 
 /// What a rank made of one tensor's averaged gradient before the step.
 enum class GradientChange : std::uint8_t {

@@ -22,7 +22,7 @@ class DividedLosses {
   /// `n_averaged`: ranks over which the wrapper averages this loss's gradients.
   void on_loss(const Event& event, const LossEvent& loss, RankRange who, std::int32_t n_averaged);
 
-  /// `as_it_is`: the step used the averages, and nothing else.
+  /// `as_it_is`: the step used the averages, or what they are without the loss scale.
   void on_step(const Event& event, RankRange who, bool as_it_is);
 
   /// Of the wrapper, if every step's losses were divided on all ranks, in two steps or more; or nothing.

@@ -1,0 +1,44 @@
+#include "lockstep/laws/rules/detail/evaluation_mode.h"
+
+#include <fmt/core.h>
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::int32_t kHabit = 2;  // Steps: one may be a validation that keeps its graph.
+
+}  // namespace
+
+void EvaluationMode::on_forward(WrapperKey wrapper,
+                                std::int32_t rank,
+                                std::int32_t opt,
+                                bool training) {
+  Training& known = trainings_[wrapper];
+  if (known.rank >= 0 && rank > known.rank) return;
+  if (rank != known.rank) known = {.rank = rank};
+  known.last = opt;
+  if (training) {
+    known.trained = true;
+    known.since = kNever;
+  } else if (known.trained && known.since == kNever) {
+    known.since = opt;
+  }
+}
+
+std::vector<Advice> EvaluationMode::advice() const {
+  std::vector<Advice> advice;
+  for (const auto& [wrapper, training] : trainings_) {
+    if (training.since == kNever || training.last - training.since < kHabit) continue;
+    advice.push_back(
+        {"A-stays-in-evaluation",
+         fmt::format(
+             "from step {} to the last one the model is trained in evaluation mode, and was "
+             "trained in training mode before: where it has dropout or batch norm, call "
+             "train() after each evaluation",
+             training.since)});
+  }
+  return advice;
+}
+
+}  // namespace lockstep::laws

@@ -1,0 +1,71 @@
+#include "lockstep/laws/rules/detail/optimizers/schedule_lengths.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <fmt/core.h>
+#include <string_view>
+
+namespace lockstep::laws {
+
+namespace {
+
+constexpr std::int64_t kHabit =
+    2;  // Steps after which a schedule that moves with each has moved so.
+
+}  // namespace
+
+void ScheduleLengths::on_options(const Event& event,
+                                 const OptimizerEvent& options,
+                                 RankRange who,
+                                 const NameTable& names) {
+  if (who.first != 0 || event.at.wrapper < 0) return;
+  const std::span<const NameId> layout = names.layout(options.options);
+  std::int64_t total = 0;
+  std::int64_t made = 0;
+  for (std::size_t i = 0; i < layout.size(); ++i) {
+    const std::string_view name = names.text(layout[i]);
+    if (name == kScheduleTotal) total = static_cast<std::int64_t>(options.values[i]);
+    if (name == kScheduleMade) made = static_cast<std::int64_t>(options.values[i]);
+  }
+  const auto known = schedules_.find(wrapper_of(event.at));
+  if (total == 0 && known == schedules_.end()) return;
+  Schedule& schedule = schedules_[wrapper_of(event.at)];
+  schedule.total = total;
+  schedule.made = made;
+  schedule.before = event.at.opt;
+}
+
+void ScheduleLengths::on_step(const Event& event, const StepEvent& step, RankRange who) {
+  if (who.first != 0 || step.skipped) return;
+  const auto known = schedules_.find(wrapper_of(event.at));
+  if (known != schedules_.end()) known->second.n_steps = event.at.opt + 1;
+}
+
+void ScheduleLengths::on_epoch(RankRange who) {
+  if (who.first == 0) ++n_passes_;
+}
+
+std::vector<Advice> ScheduleLengths::advice(const Wrappers& wrappers, std::int32_t n_ranks) const {
+  std::vector<Advice> advice;
+  for (const auto& [wrapper, schedule] : schedules_) {
+    const std::int64_t n_members = wrappers.n_members(wrapper, n_ranks);
+    const std::int64_t n_passes = std::max<std::int64_t>(n_passes_, 1);
+    // One that moves once per epoch, or for every rank at each step, counts something else.
+    const bool by_step = schedule.made == schedule.before && schedule.made >= kHabit;
+    const std::int64_t rounded = n_passes * (n_members - 1);
+    const std::int64_t off = std::abs(schedule.total - n_members * schedule.n_steps);
+    if (n_members < 2 || !by_step || schedule.n_steps <= n_passes || off > rounded) continue;
+    advice.push_back(
+        {"A-schedule-too-long",
+         fmt::format("the schedule of the learning rate is planned for {} steps, and the run made "
+                     "{}: with {} ranks, each makes one step where a single process makes {}, so "
+                     "it ends in the middle of its schedule",
+                     schedule.total,
+                     schedule.n_steps,
+                     n_members,
+                     n_members)});
+  }
+  return advice;
+}
+
+}  // namespace lockstep::laws
