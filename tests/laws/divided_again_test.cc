@@ -23,18 +23,19 @@ struct Division {
   bool synchronizes = true;
   std::optional<HookEffect> hook{};
   double scale = 1.0;
+  std::int32_t n_ranks = 2;
 };
 
 LawResult norm_true(const Division& given) {
-  DdpJob job(2);
+  DdpJob job(given.n_ranks);
   job.wrap(given.synchronizes);
-  for (const std::int32_t rank : {0, 1}) {
+  for (std::int32_t rank = 0; rank < given.n_ranks; ++rank) {
     job.at(rank);
     if (given.hook) job.stream.add(rank, CommHookEvent{.effect = *given.hook});
   }
   for (int step = 0; step < given.n_steps; ++step) {
     const double by = step + 1 == given.n_steps ? given.last_divisor : given.divisor;
-    for (const std::int32_t rank : {0, 1}) {
+    for (std::int32_t rank = 0; rank < given.n_ranks; ++rank) {
       for (int micro = 0; micro < given.n_micro; ++micro) job.forward(rank);
       job.reduce(rank, 1.0 + 2.0 * rank, 1.0 + 2.0 * rank, 2.0);
       job.grad(rank, GradPoint::kUsed, 2.0 / by);
@@ -59,6 +60,11 @@ TEST(DividedAgainTest, IsAdvisedAgainstWhereEveryStepDoesIt) {
 TEST(DividedAgainTest, AverageThatIsUsedAsItIsOrTimesAnotherFactorIsFine) {
   EXPECT_TRUE(norm_true({.divisor = 1.0}).advice.empty());
   EXPECT_TRUE(norm_true({.divisor = 4.0}).advice.empty());
+}
+
+// Rounded once more, which is as good as divided by one.
+TEST(DividedAgainTest, ASingleRankDividesByNothing) {
+  EXPECT_TRUE(norm_true({.divisor = 1.0 + 1e-9, .n_ranks = 1}).advice.empty());
 }
 
 TEST(DividedAgainTest, OneStepShowsNoHabit) {

@@ -21,7 +21,10 @@ struct Planned {
   int n_passes = 3;
   int stride = 1;
   double total_of_rank_1 = total;
+  int stride_of_rank_1 = stride;
   bool skips_one = false;
+  bool skips_last = false;
+  bool wrapped = true;
 };
 
 void planned_step(DdpJob& job, std::int32_t rank, double total, int made, bool skipped) {
@@ -41,13 +44,16 @@ LawResult judged_schedule(const Planned& given) {
   DdpJob job(given.n_ranks);
   job.wrap();
   for (std::int32_t rank = 0; rank < given.n_ranks; ++rank) {
+    job.wrapper = given.wrapped ? 0 : -1;
     job.at(rank);
     for (int pass = 0; pass < given.n_passes; ++pass) job.stream.add(rank, EpochEvent{});
     const double total = rank == 1 ? given.total_of_rank_1 : given.total;
+    const int stride = rank == 1 ? given.stride_of_rank_1 : given.stride;
     int made = 0;
     if (given.skips_one) planned_step(job, rank, total, made++, true);
-    for (int i = 0; i < given.n_steps; ++i, made += given.stride)
+    for (int i = 0; i < given.n_steps; ++i, made += stride)
       planned_step(job, rank, total, made, false);
+    if (given.skips_last) planned_step(job, rank, total, made, true);
   }
   const LawResult result = check("optimizer-equal", job.stream);
   const LawResult together = testing::check_together("optimizer-equal", job.stream);
@@ -91,8 +97,27 @@ TEST(ScheduleLengthsTest, SchedulesThatFitOrCountSomethingElseAreFine) {
   EXPECT_EQ(advised_of({.total = 2.0, .n_steps = 1, .n_passes = 0}), "");
 }
 
+TEST(ScheduleLengthsTest, OneStepShowsNotHowAScheduleMoves) {
+  EXPECT_EQ(advised_of({.total = 4.0, .n_steps = 2, .n_passes = 1}), "");
+  EXPECT_NE(advised_of({.total = 6.0, .n_steps = 3, .n_passes = 1}), "");
+}
+
+TEST(ScheduleLengthsTest, AStepThatWasSkippedAtTheEndIsNone) {
+  EXPECT_NE(advised_of({.n_passes = 1}), "");
+  EXPECT_NE(advised_of({.n_passes = 1, .skips_last = true}), "");
+}
+
+TEST(ScheduleLengthsTest, OneRankOrStepsWithoutAWrapperHaveNothingToDivide) {
+  EXPECT_EQ(advised_of({.total = 12.0, .n_ranks = 1}), "");
+  EXPECT_EQ(advised_of({.wrapped = false}), "");
+}
+
 TEST(ScheduleLengthsTest, RanksWithOtherSchedulesAreJudgedByTheirRates) {
-  EXPECT_EQ(judged_schedule({.total_of_rank_1 = 12.0}).verdict, Verdict::kHolds);
+  for (const Planned& given : {Planned{.total_of_rank_1 = 12.0}, Planned{.stride_of_rank_1 = 0}}) {
+    const LawResult result = judged_schedule(given);
+    EXPECT_EQ(result.verdict, Verdict::kHolds);
+    EXPECT_EQ(result.advice.size(), 1U);  // By rank 0's.
+  }
 }
 
 }  // namespace

@@ -51,10 +51,8 @@ class DecisionsUniform final : public Law {
     const auto* forward = std::get_if<ForwardEvent>(&event.first->body);
     // Forwards are many: those in which ranks agree take part in no vote.
     if (forward != nullptr && event.equal() && wrappers_.are_replicas(event, n_ranks_)) {
-      if (!is_trained_on(*forward)) return;
-      n_checked_ += kWordsOfForward * (event.n_ranks() - 1);
-      const Position& at = event.first->at;
-      mode_.on_forward(wrapper_of(at), 0, at.opt, forward->training);
+      if (is_trained_on(*forward)) n_checked_ += kWordsOfForward * (event.n_ranks() - 1);
+      mode_.on_forward({event.first->at, *forward}, 0);
       return;
     }
     Law::on_cohort(event, names);
@@ -81,8 +79,8 @@ class DecisionsUniform final : public Law {
 
   // The mode in which a wrapper's forwards run whose gradients are averaged, and in which type.
   void meet_in_mode(const Event& event, const ForwardEvent& forward, const NameTable& names) {
+    mode_.on_forward({event.at, forward}, to_int(event.rank));
     if (!is_trained_on(forward)) return;
-    mode_.on_forward(wrapper_of(event.at), to_int(event.rank), event.at.opt, forward.training);
     const AlignmentKey alignment{wrapper_of(event.at), event.at.sync, kMode, 0, 0};
     const std::uint64_t words[] = {forward.training ? 1U : 0U,
                                    static_cast<std::uint64_t>(forward.autocast)};

@@ -21,9 +21,7 @@ void DivisionsAgain::on_step(const Event& event,
   ++count.n_steps;
   // A loss scale, or as many micro-steps as ranks: what the program may divide by, too.
   if (as_it_is || step.scale != 1.0 || event.at.micro + 1 == wrapped.n_ranks) return;
-  if (wrapped.n_ranks > 1 && is_divided_by(wrapped.n_ranks, reduced, used, names)) {
-    ++count.n_divided;
-  }
+  if (is_divided_by(wrapped.n_ranks, reduced, used, names)) ++count.n_divided;
 }
 
 std::vector<Advice> DivisionsAgain::advice() const {

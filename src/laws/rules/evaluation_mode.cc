@@ -10,19 +10,17 @@ constexpr std::int32_t kHabit = 2;  // Steps: one may be a validation that keeps
 
 }  // namespace
 
-void EvaluationMode::on_forward(WrapperKey wrapper,
-                                std::int32_t rank,
-                                std::int32_t opt,
-                                bool training) {
-  Training& known = trainings_[wrapper];
+void EvaluationMode::on_forward(const Forward& forward, std::int32_t rank) {
+  if (!forward.event.through_wrapper || !forward.event.grad) return;
+  Training& known = trainings_[wrapper_of(forward.at)];
   if (known.rank >= 0 && rank > known.rank) return;
   if (rank != known.rank) known = {.rank = rank};
-  known.last = opt;
-  if (training) {
+  known.last = forward.at.opt;
+  if (forward.event.training) {
     known.trained = true;
     known.since = kNever;
   } else if (known.trained && known.since == kNever) {
-    known.since = opt;
+    known.since = forward.at.opt;
   }
 }
 

@@ -20,8 +20,13 @@ namespace lockstep::laws {
 /// A program that trains in evaluation mode from its beginning means to, as with a pretrained batch norm.
 class EvaluationMode {
  public:
-  /// Of a forward whose gradients are averaged, after `opt` steps.
-  void on_forward(WrapperKey wrapper, std::int32_t rank, std::int32_t opt, bool training);
+  struct Forward {
+    const Position& at;
+    const ForwardEvent& event;
+  };
+
+  /// Those that go past the wrapper or keep no graph are none of the training's.
+  void on_forward(const Forward& forward, std::int32_t rank);
 
   /// "A-stays-in-evaluation" for wrappers whose last two steps or more were made so.
   std::vector<Advice> advice() const;

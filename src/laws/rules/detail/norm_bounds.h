@@ -96,8 +96,9 @@ std::optional<Complaint> summed_again(const GradientsSeen& reduced,
                                       std::int32_t n_members,
                                       const NameTable& names);
 
-/// The step used what the reduction left divided by `divisor`, to the place: as in wrong_scaling.
-/// Requires: divisor > 0, not 1.
+/// The step used what the reduction left divided by `divisor`, to the place: as in wrong_scaling. Of
+/// one that was left as it was, it is false for every divisor.
+/// Requires: divisor > 0.
 bool is_divided_by(double divisor,
                    const GradientsSeen& reduced,
                    const GradientsSeen& used,
