@@ -181,6 +181,17 @@ SequentialLr::SequentialLr(Optimizer& optimizer,
   for (Group& group : optimizer.groups()) group.lr = *group.initial_lr;
   for (const auto& part : parts_) --part->last_epoch_;
   parts_.front()->step();
+  note_progress();
+}
+
+/// To the end of the last rule.
+void SequentialLr::note_progress() {
+  const RuleLr& last = *parts_.back();
+  const std::int64_t rest = detail::planned_steps(last.rule_);
+  const std::int64_t total = rest > 0 && !milestones_.empty() ? milestones_.back() + rest : rest;
+  for (Group& group : last.optimizer_->groups()) {
+    group.schedule = {total, std::min(last_epoch_, total)};
+  }
 }
 
 void SequentialLr::step() {
@@ -192,6 +203,7 @@ void SequentialLr::step() {
   } else {
     part.step();
   }
+  note_progress();
 }
 
 std::vector<StateNumber> SequentialLr::state() const {

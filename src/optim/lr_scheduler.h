@@ -63,7 +63,7 @@ class RuleLr final : public LrScheduler {
   friend class SequentialLr;
   friend class ChainedLr;
 
-  /// Rules that share an optimizer, none of which says how long its whole schedule is.
+  /// Rules that share an optimizer: none of them says how long its whole schedule is.
   static std::vector<std::unique_ptr<RuleLr>> parts_of(Optimizer& optimizer,
                                                        std::vector<LrRule> rules);
 
@@ -95,6 +95,8 @@ class SequentialLr final : public LrScheduler {
   void load_state(std::span<const StateNumber> numbers) override;
 
  private:
+  void note_progress();
+
   std::vector<std::unique_ptr<RuleLr>> parts_;
   std::vector<std::int64_t> milestones_;
   std::int64_t last_epoch_ = 0;

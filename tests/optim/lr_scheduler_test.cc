@@ -146,11 +146,18 @@ TEST_F(LrSchedulerTest, EachRuleWithAnEndSaysHowLongItIs) {
   EXPECT_EQ(planned(CosineAnnealingWarmRestarts{}), "");
 }
 
-TEST_F(LrSchedulerTest, OfSeveralRulesNoneSaysHowLongTheWholeIs) {
+TEST_F(LrSchedulerTest, ASequenceIsAsLongAsItsLastRuleGoes) {
   SequentialLr sequence(sgd_, {LinearLr{.total_iters = 2}, CosineAnnealingLr{.t_max = 5}}, {2});
+  EXPECT_EQ(progress_of(sgd_), "0 of 7");
+  for (int i = 0; i < 3; ++i) sequence.step();
+  EXPECT_EQ(progress_of(sgd_), "3 of 7");
+  const SequentialLr one(sgd_, {LinearLr{.total_iters = 2}}, {});
+  EXPECT_EQ(progress_of(sgd_), "0 of 2");
+  const SequentialLr endless(sgd_, {LinearLr{.total_iters = 2}, StepLr{}}, {2});
   EXPECT_EQ(progress_of(sgd_), "");
-  sequence.step();
-  EXPECT_EQ(progress_of(sgd_), "");
+}
+
+TEST_F(LrSchedulerTest, OfRulesThatAreChainedNoneSaysHowLongTheWholeIs) {
   ChainedLr chain(sgd_, {LinearLr{.total_iters = 2}});
   chain.step();
   EXPECT_EQ(progress_of(sgd_), "");

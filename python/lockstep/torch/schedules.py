@@ -26,7 +26,9 @@ class Schedules:
         self._of: WeakKeyDictionary[Any, WeakSet[Any]] = WeakKeyDictionary()  # By optimizer.
 
     def made(self, scheduler: Any) -> None:
-        """A scheduler begins to move an optimizer's rates."""
+        """A scheduler begins to move an optimizer's rates. A sequence takes the place of its parts."""
+        if hasattr(scheduler, "_milestones"):
+            self._of[scheduler.optimizer] = WeakSet()
         self._of.setdefault(scheduler.optimizer, WeakSet()).add(scheduler)
 
     def options_of(self, optimizer: Any) -> dict[str, float]:
@@ -41,6 +43,10 @@ class Schedules:
 
 def _planned(scheduler: Any) -> int:
     """The number of steps that a scheduler is planned for; 0: it does not say, or in several ways."""
+    milestones = getattr(scheduler, "_milestones", None)
+    if milestones:
+        last = _planned(scheduler._schedulers[-1])
+        return int(milestones[-1]) + last if last else 0
     found: set[int] = {value for name in _PLANNED if _is_count(value := getattr(scheduler, name, None))}
     for function in getattr(scheduler, "lr_lambdas", ()):
         found.update(_named_in(function))
@@ -78,3 +84,4 @@ def install(recorder: Recorder) -> None:
         return init
 
     recorder.patches.wrap(getattr(lr_scheduler, "LRScheduler", lr_scheduler._LRScheduler), "__init__", make)
+    recorder.patches.wrap(lr_scheduler.SequentialLR, "__init__", make)

@@ -1,4 +1,4 @@
-"""The cosine is planned for the batches of the whole data set: each rank makes half as many, and the rate stops half way down."""
+"""A warm-up and a cosine are planned for the batches of the whole data set: each rank makes half as many, so the rate stops half way down."""
 import sys
 
 import torch
@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 FIXED = "--fixed" in sys.argv
-EPOCHS, BATCH = 3, 6
+EPOCHS, BATCH, WARM_UP = 3, 6, 4
 
 
 def main():
@@ -22,7 +22,9 @@ def main():
     model = DistributedDataParallel(nn.Linear(8, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     n_batches = len(loader) if FIXED else (len(data) + BATCH - 1) // BATCH
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=EPOCHS * n_batches)
+    warm_up = torch.optim.lr_scheduler.LinearLR(optimizer, total_iters=WARM_UP)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=EPOCHS * n_batches - WARM_UP)
+    schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, [warm_up, cosine], milestones=[WARM_UP])
     for epoch in range(EPOCHS):
         sampler.set_epoch(epoch)
         for x, y in loader:

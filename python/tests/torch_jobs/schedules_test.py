@@ -74,6 +74,27 @@ def test_steps_are_counted_as_far_as_the_schedule_goes() -> None:
     assert made == [0.0, 1.0, 2.0, 2.0]
 
 
+def test_a_sequence_is_as_long_as_its_last_part_goes() -> None:
+    schedules, optimizer = Schedules(), sgd()
+    parts: list[Any] = [lr_scheduler.LinearLR(optimizer, total_iters=4), lr_scheduler.CosineAnnealingLR(optimizer, T_max=20)]
+    for part in parts:
+        schedules.made(part)
+    sequence = lr_scheduler.SequentialLR(optimizer, parts, milestones=[4])
+    schedules.made(sequence)
+    assert schedules.options_of(optimizer) == {TOTAL: 24.0, MADE: 0.0}
+    optimizer.step()
+    sequence.step()
+    assert schedules.options_of(optimizer) == {TOTAL: 24.0, MADE: 1.0}
+
+
+def test_a_sequence_whose_last_part_has_no_end_has_none() -> None:
+    schedules, optimizer = Schedules(), sgd()
+    parts: list[Any] = [lr_scheduler.LinearLR(optimizer, total_iters=4), lr_scheduler.StepLR(optimizer, 5)]
+    sequence = lr_scheduler.SequentialLR(optimizer, parts, milestones=[4])
+    schedules.made(sequence)
+    assert schedules.options_of(optimizer) == {}
+
+
 def test_of_several_schedulers_none_says_how_long_the_whole_is() -> None:
     schedules, optimizer = Schedules(), sgd()
     first = lr_scheduler.LinearLR(optimizer, total_iters=2)
