@@ -1,4 +1,5 @@
 // optimizer-equal on schedules that were planned for a single process: its advice.
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -95,6 +96,12 @@ TEST(ScheduleLengthsTest, SchedulesThatFitOrCountSomethingElseAreFine) {
   EXPECT_EQ(advised_of({.skips_one = true}), "");  // It has moved where the optimizer has not.
   EXPECT_EQ(advised_of({.total = 6.0, .n_steps = 3}), "");  // A step per pass may be anything.
   EXPECT_EQ(advised_of({.total = 2.0, .n_steps = 1, .n_passes = 0}), "");
+}
+
+TEST(ScheduleLengthsTest, NumbersThatNoScheduleHasAreNone) {
+  for (const double total : {-24.0, 1e300, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_EQ(advised_of({.total = total, .total_of_rank_1 = 24.0}), "") << total;
+  }
 }
 
 TEST(ScheduleLengthsTest, OneStepShowsNotHowAScheduleMoves) {

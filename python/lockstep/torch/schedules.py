@@ -61,13 +61,21 @@ def _named_in(function: Any) -> Iterator[int]:
     code = getattr(function, "__code__", None)
     if code is None:
         return
-    for name, cell in zip(code.co_freevars, getattr(function, "__closure__", None) or ()):
-        if name in _PLANNED and _is_count(cell.cell_contents):
-            yield cell.cell_contents
+    for name, cell in zip(code.co_freevars, function.__closure__ or ()):
+        value = _content_of(cell)
+        if name in _PLANNED and _is_count(value):
+            yield value
     for name in code.co_names:
         value = function.__globals__.get(name)
         if name in _PLANNED and _is_count(value):
             yield value
+
+
+def _content_of(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # Of a name that has no value yet, or none any more.
+        return None
 
 
 def _is_count(value: Any) -> TypeGuard[int]:

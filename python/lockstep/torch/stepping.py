@@ -6,6 +6,7 @@ modules.
 """
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -164,7 +165,9 @@ class Stepping:
         known = self._known.setdefault(optimizer, {})
         pen, wrapper = self.recorder.pen, share.wrapper
         schedules = self.recorder.schedules
-        schedule = schedules.options_of(optimizer) if schedules is not None else {}
+        schedule: dict[str, float] = {}
+        if schedules is not None:
+            schedule = self.recorder.quietly(SEAM, partial(schedules.options_of, optimizer)) or {}
         for index, names in share.groups.items():
             options = options_of(optimizer.param_groups[index]) | schedule
             if pen is not None and known.get((wrapper.index, index)) != options:

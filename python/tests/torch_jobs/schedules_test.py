@@ -22,6 +22,16 @@ def linearly(step: int, *, num_warmup_steps: int, num_training_steps: int) -> fl
     return min(1.0, step / num_warmup_steps) * (1.0 - step / num_training_steps)
 
 
+def around_nothing() -> Callable[[int], float]:
+    total_steps = 7
+
+    def decay(step: int) -> float:
+        return 0.9 ** step if step >= 0 else float(total_steps)
+
+    del total_steps
+    return decay
+
+
 def around(total_steps: int) -> Callable[[int], float]:
     return lambda step: 1.0 - step / total_steps
 
@@ -46,6 +56,7 @@ PLANNED: dict[str, tuple[Callable[[Any], Any], int]] = {
     "a scheduler of the program's": (lambda sgd: Decay(sgd, 30), 30),
     "steps": (lambda sgd: lr_scheduler.StepLR(sgd, 5), 0),
     "restarts": (lambda sgd: lr_scheduler.CosineAnnealingWarmRestarts(sgd, 5), 0),
+    "a name without a value": (lambda sgd: lr_scheduler.LambdaLR(sgd, around_nothing()), 0),
     "two lambdas that differ": (lambda sgd: lr_scheduler.LambdaLR(sgd, [around(5), around(6)]), 0),
 }
 

@@ -9,8 +9,13 @@ namespace lockstep::laws {
 
 namespace {
 
-constexpr std::int64_t kHabit =
-    2;  // Steps after which a schedule that moves with each has moved so.
+constexpr std::int64_t kHabit = 2;  // Steps that show whether a schedule moves with each.
+
+/// Traces may hold any number.
+std::int64_t steps_in(double value) {
+  constexpr double kMost = 1e15;
+  return value >= 0.0 && value <= kMost ? static_cast<std::int64_t>(value) : 0;
+}
 
 }  // namespace
 
@@ -24,8 +29,8 @@ void ScheduleLengths::on_options(const Event& event,
   std::int64_t made = 0;
   for (std::size_t i = 0; i < layout.size(); ++i) {
     const std::string_view name = names.text(layout[i]);
-    if (name == kScheduleTotal) total = static_cast<std::int64_t>(options.values[i]);
-    if (name == kScheduleMade) made = static_cast<std::int64_t>(options.values[i]);
+    if (name == kScheduleTotal) total = steps_in(options.values[i]);
+    if (name == kScheduleMade) made = steps_in(options.values[i]);
   }
   const auto known = schedules_.find(wrapper_of(event.at));
   if (total == 0 && known == schedules_.end()) return;
