@@ -27,7 +27,7 @@ class Schedules:
 
     def made(self, scheduler: Any) -> None:
         """A scheduler begins to move an optimizer's rates. A sequence takes the place of its parts."""
-        if hasattr(scheduler, "_milestones"):
+        if isinstance(scheduler, lr_scheduler.SequentialLR):
             self._of[scheduler.optimizer] = WeakSet()
         self._of.setdefault(scheduler.optimizer, WeakSet()).add(scheduler)
 
@@ -43,10 +43,10 @@ class Schedules:
 
 def _planned(scheduler: Any) -> int:
     """The number of steps that a scheduler is planned for; 0: it does not say, or in several ways."""
-    milestones = getattr(scheduler, "_milestones", None)
-    if milestones:
-        last = _planned(scheduler._schedulers[-1])
-        return int(milestones[-1]) + last if last else 0
+    if isinstance(scheduler, lr_scheduler.SequentialLR):
+        parts: Any = scheduler  # What a sequence consists of is not in PyTorch's types.
+        last = _planned(parts._schedulers[-1])
+        return int(sum(parts._milestones[-1:])) + last if last else 0
     found: set[int] = {value for name in _PLANNED if _is_count(value := getattr(scheduler, name, None))}
     for function in getattr(scheduler, "lr_lambdas", ()):
         found.update(_named_in(function))
@@ -91,5 +91,6 @@ def install(recorder: Recorder) -> None:
             recorder.quietly(SEAM, lambda: schedules.made(self))
         return init
 
-    recorder.patches.wrap(getattr(lr_scheduler, "LRScheduler", lr_scheduler._LRScheduler), "__init__", make)
-    recorder.patches.wrap(lr_scheduler.SequentialLR, "__init__", make)
+    every = getattr(lr_scheduler, "LRScheduler", None) or lr_scheduler._LRScheduler
+    for owner in (every, lr_scheduler.SequentialLR):  # A sequence does not call the constructor of all.
+        recorder.patches.wrap(owner, "__init__", make)

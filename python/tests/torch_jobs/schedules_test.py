@@ -3,11 +3,14 @@ from __future__ import annotations
 
 import functools
 import gc
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from forked import SCRIPTS, run_job
 from lockstep.torch.schedules import MADE, TOTAL, Schedules
 from torch.optim import lr_scheduler
 
@@ -104,6 +107,41 @@ def test_a_sequence_whose_last_part_has_no_end_has_none() -> None:
     sequence = lr_scheduler.SequentialLR(optimizer, parts, milestones=[4])
     schedules.made(sequence)
     assert schedules.options_of(optimizer) == {}
+
+
+def test_a_sequence_of_one_part_is_as_long_as_that() -> None:
+    schedules, optimizer = Schedules(), sgd()
+    sequence = lr_scheduler.SequentialLR(optimizer, [lr_scheduler.LinearLR(optimizer, total_iters=4)], milestones=[])
+    schedules.made(sequence)
+    assert schedules.options_of(optimizer) == {TOTAL: 4.0, MADE: 0.0}
+
+
+RAISES = """
+class Odd(torch.optim.lr_scheduler.StepLR):
+    @property
+    def max_steps(self):
+        raise RuntimeError("not yet")
+
+"""
+
+
+def test_a_scheduler_that_raises_costs_the_step_nothing_else(tmp_path: Path) -> None:
+    text = (SCRIPTS / "wrong_lr.py").read_text()
+    made = "def main():\n"
+    step = "optimizer.step()\n"
+    assert text.count(made) == 1 and step in text
+    text = text.replace(made, RAISES + made)
+    [line] = [one for one in text.splitlines() if "torch.optim.SGD(" in one]
+    indent = line[:len(line) - len(line.lstrip())]
+    text = text.replace(line, f"{line}\n{indent}odd = Odd(optimizer, 100)")
+    script = tmp_path / "odd.py"
+    script.write_text(text)
+    ran = run_job(script, 2, tmp_path / "trace", tmp_path)
+    events = [json.loads(one) for one in (tmp_path / "trace" / "a000.rank-00000.jsonl").read_text().splitlines()[1:]]
+    steps = [event for event in events if event["kind"] == "step"]
+    used = [event for event in events if event["kind"] == "grad" and event["point"] == "used"]
+    assert ran.codes == [0, 0] and len(steps) == len(used) > 0, ran.output
+    assert any("not yet" in trouble for trouble in ran.troubles)
 
 
 def test_of_several_schedulers_none_says_how_long_the_whole_is() -> None:
