@@ -175,22 +175,21 @@ PyObject* buffer_policy(PenState& state, const Arguments& arguments) {
   return none();
 }
 
-/// With a path, the digest is that of the file's bytes.
-PyObject* snapshot(PenState& state, const Arguments& arguments) {
-  SnapshotEvent event{.action = arguments.named<SnapshotAction>(1),
-                      .step = arguments.integer(2),
-                      .detail = state.pen.name(arguments.text(3)),
-                      .digest = arguments.word(5)};
-  const std::string path(arguments.text(4));
-  if (!path.empty()) {
-    const Result<std::string> bytes = read_file(path);
-    if (!bytes.ok()) {
-      PyErr_SetString(PyExc_OSError, bytes.error().text().c_str());
-      throw PythonError();
-    }
-    event.digest = digest_of(bytes.value());
+PyObject* digest_of_file(PenState& /*state*/, const Arguments& arguments) {
+  const Result<std::string> bytes = read_file(std::string(arguments.text(0)));
+  if (!bytes.ok()) {
+    PyErr_SetString(PyExc_OSError, bytes.error().text().c_str());
+    throw PythonError();
   }
-  state.pen.write(event, arguments.small(0));
+  return checked(PyLong_FromUnsignedLongLong(digest_of(bytes.value())));
+}
+
+PyObject* snapshot(PenState& state, const Arguments& arguments) {
+  state.pen.write(SnapshotEvent{.action = arguments.named<SnapshotAction>(1),
+                                .step = arguments.integer(2),
+                                .detail = state.pen.name(arguments.text(3)),
+                                .digest = arguments.word(4)},
+                  arguments.small(0));
   return none();
 }
 
@@ -213,7 +212,8 @@ std::vector<PyMethodDef> word_methods() {
       method<decision, 3>("decision"),
       method<configuration, 4>("configuration"),
       method<buffer_policy, 3>("buffer_policy"),
-      method<snapshot, 6>("snapshot"),
+      method<digest_of_file, 1>("digest_of_file"),
+      method<snapshot, 5>("snapshot"),
   };
 }
 

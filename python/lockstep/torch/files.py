@@ -29,26 +29,33 @@ def _shown(path: str) -> str:
 
 
 def install(recorder: Recorder) -> None:
-    def write(action: str, file: Any) -> None:
+    def digest_of(file: Any) -> int:
         path, pen = _path_of(file), recorder.pen
-        if pen is None or not path or not os.path.isfile(path):
+        # A budget leaves no time to read a checkpoint once more.
+        if pen is None or recorder.looking.budget or not os.path.isfile(path):
+            return 0
+        return pen.digest_of_file(path)
+
+    def write(action: str, file: Any, digest: int) -> None:
+        path, pen = _path_of(file), recorder.pen
+        if pen is None or not os.path.isfile(path):
             return
         place = recorder.current
-        # A budget leaves no time to read a checkpoint once more.
-        pen.snapshot(place.wrapper, action, place.opt, _shown(path),
-                     "" if recorder.looking.budget else path, 0)
+        pen.snapshot(place.wrapper, action, place.opt, _shown(path), digest)
 
     def make_save(real: Callable[..., Any]) -> Callable[..., Any]:
         def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
             result = real(obj, f, *args, **kwargs)
-            recorder.quietly(SEAM, lambda: write("part", f))
+            recorder.quietly(SEAM, lambda: write("part", f, digest_of(f)))
             return result
         return save
 
     def make_load(real: Callable[..., Any]) -> Callable[..., Any]:
         def load(f: Any, *args: Any, **kwargs: Any) -> Any:
+            # Before it is loaded: what another rank writes meanwhile must not be taken for what this one read.
+            digest = recorder.quietly(SEAM, lambda: digest_of(f))
             result = real(f, *args, **kwargs)
-            recorder.quietly(SEAM, lambda: write("read", f))
+            recorder.quietly(SEAM, lambda: write("read", f, digest or 0))
             return result
         return load
 

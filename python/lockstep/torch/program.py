@@ -116,7 +116,7 @@ class Program:
         self._write("configuration", lambda: (subject, data, ""))
 
     def snapshot(self, action: str, step: int, detail: str, digest: int) -> None:
-        self._write("snapshot", lambda: (action, int(step), detail, "", digest))
+        self._write("snapshot", lambda: (action, int(step), detail, digest))
 
     def log(self, text: str) -> None:
         def write() -> None:

@@ -38,6 +38,23 @@ def _raced(folder: Path, of_a_part: bool) -> Path:
     script = folder / "raced.py"
     script.write_text(text.replace(LOADS, READS_AND_SAYS_SO.format(waits=of_a_part)))
     return script
+WAITS_AS_IT_IS_LOADED = """class Last:
+    def __reduce__(self):
+        return wait_in_rank_1, ()
+
+
+def wait_in_rank_1():
+    if dist.get_rank() == 1:
+        open(PATH + ".read", "w").close()
+        while not os.path.exists(PATH + ".written"):
+            time.sleep(0.01)
+
+
+def main():
+"""
+SAVES_WITH_IT = "torch.save({\"state\": model.module.state_dict(), \"last\": Last()}, PATH)"
+SAYS_IT_WROTE = """        open(PATH + ".written", "w").close()
+    if \"--fixed\""""
 
 
 @pytest.mark.parametrize("of_a_part", [False, True])
@@ -48,3 +65,18 @@ def test_a_file_read_before_it_is_written_is_named_where_it_does_harm(of_a_part:
     assert {finding.law for finding in report.findings} == {harm}, f"{report}\n{ran.output}"
     assert all(ROWS[NAME].is_harm(finding) for finding in report.findings), str(report)
     assert of_a_part or "A-read-early" in advised(report)
+
+
+def test_what_a_rank_loaded_is_not_mistaken_for_what_another_wrote_meanwhile(tmp_path: Path) -> None:
+    text = _raced(tmp_path, of_a_part=False).read_text()
+    for old, new in (("def main():\n", WAITS_AS_IT_IS_LOADED),
+                     ("torch.save(model.module.state_dict(), PATH)", SAVES_WITH_IT),
+                     ("    if \"--fixed\"", SAYS_IT_WROTE),
+                     ("torch.load(PATH)", "torch.load(PATH, weights_only=False)[\"state\"]")):
+        assert old in text, old
+        text = text.replace(old, new)
+    script = tmp_path / "raced.py"
+    script.write_text(text)
+    ran = run_job(script, 2, tmp_path / "trace", tmp_path)
+    report = lockstep.check(tmp_path / "trace")
+    assert {finding.cause for finding in report.findings} == {"read-before-commit"}, f"{report}\n{ran.output}"
