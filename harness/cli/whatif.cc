@@ -26,12 +26,11 @@ Outcome add_trace(const std::string& folder, Question& question) {
                                                  : RunClock::kShared;
   const std::optional<RunTimes> times = run_times(*loaded.value().trace, clock);
   if (!times) return Error{"no times of optimizer steps in this trace", folder};
-  question.measured_compute_ns = times->compute.median;
-  for (const CallTimes& call : times->calls) {
-    question.calls.push_back({.op = call.op,
-                              .n_bytes = call.n_bytes,
-                              .n_ranks = call.n_ranks,
-                              .took_ns = static_cast<double>(call.took.median)});
+  question.steps = times;
+  if (clock == RunClock::kSeparate) return success();
+  for (const StepCalls& step : step_calls(*loaded.value().trace)) {
+    question.measured.push_back(
+        {.calls = step.calls, .took_ns = static_cast<double>(step.busy_ns)});
   }
   return success();
 }
@@ -41,9 +40,9 @@ Outcome add_measurements(const std::string& path, Question& question) {
   if (std::filesystem::is_directory(path, ignored)) return add_trace(path, question);
   const Result<std::string> text = read_file(path);
   if (!text.ok()) return text.error();
-  Result<std::vector<MeasuredCall>> calls = read_nccl_tests(text.value(), path);
+  Result<std::vector<MeasuredCalls>> calls = read_nccl_tests(text.value(), path);
   if (!calls.ok()) return calls.error();
-  question.calls.insert(question.calls.end(), calls.value().begin(), calls.value().end());
+  question.measured.insert(question.measured.end(), calls.value().begin(), calls.value().end());
   return success();
 }
 
@@ -54,7 +53,8 @@ Result<Question> question_of(const WhatIfArguments& arguments) {
                     .variant = arguments.variant,
                     .settings = std::move(settings).value(),
                     .sweep = {},
-                    .calls = {}};
+                    .measured = {},
+                    .steps = {}};
   for (const std::string& text : arguments.sweep) {
     Result<SweptKey> swept = parse_swept(text);
     if (!swept.ok()) return swept.error();

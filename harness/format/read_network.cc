@@ -59,12 +59,18 @@ const Section<SlowTable>& slow_section() {
 struct ComputeTable {
   double gflops = 1000.0;
   double jitter = 0.0;
+  double contention = 0.0;
 };
 
 const Section<ComputeTable>& compute_section() {
   static const Section<ComputeTable> section("sim.compute", [](Section<ComputeTable>& it) {
     it.add("gflops", &ComputeTable::gflops, "10^9 operations a second.").from(0.001);
     it.add("jitter", &ComputeTable::jitter, "Each product takes up to this share longer.")
+        .from(0.0);
+    it.add("contention",
+           &ComputeTable::contention,
+           "The share of its speed, below 1, that a rank loses while messages of its own are under "
+           "way.")
         .from(0.0);
     it.code("slow", FieldType::kTables, "Slower ranks.");
   });
@@ -96,6 +102,12 @@ void read_compute(TableReader& sim, Scenario& scenario, Problem& problem) {
   sim::ComputeSpec& spec = scenario.session.compute;
   spec.mflops = std::llround(compute.gflops * 1000.0);
   spec.jitter_permille = std::llround(compute.jitter * 1000.0);
+  if (compute.contention >= 0.9995) {
+    problem.report("with 'contention' 1 a rank would never end its products",
+                   table.where("contention"));
+  } else {
+    spec.contention_permille = std::llround(compute.contention * 1000.0);
+  }
   spec.seed = scenario.seed;
   read_slow(table, scenario, problem);
   table.finish();

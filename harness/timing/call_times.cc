@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "lockstep/harness/timing/awaited_calls.h"
 #include "lockstep/tensor/dtype.h"
 
 namespace lockstep {
@@ -20,6 +21,7 @@ struct Members {
   CollectiveOp op = CollectiveOp::kBarrier;
   DType dtype = DType::kF32;
   std::int64_t count = 0;
+  bool bucket = false;
   std::vector<Arrival> arrivals;
   std::size_t n_completed = 0;
   std::int64_t last_completed = 0;
@@ -34,6 +36,7 @@ void add(Members& members, const CollectiveEvent& call, std::int32_t rank, std::
   if (call.phase == CollectivePhase::kPosted) {
     members.op = call.signature.op;
     members.dtype = call.signature.dtype;
+    members.bucket = is_awaited_by_backward(call);
     members.count = std::max(members.count, call.signature.count);
     members.arrivals.push_back({now, rank});
   } else if (call.phase == CollectivePhase::kCompleted) {
@@ -67,6 +70,8 @@ GroupCall call_of(Members members) {
                  .dtype = members.dtype,
                  .n_bytes = bytes_of(members.op, members.dtype, members.count, n_ranks),
                  .n_ranks = n_ranks,
+                 .bucket = members.bucket,
+                 .arrived_ns = arrivals.back().posted,
                  .waited_ns = arrivals.back().posted - arrivals.front().posted,
                  .took_ns = members.last_completed - arrivals.back().posted};
   if (call.waited_ns > 0) find_late(arrivals, call);
@@ -84,18 +89,12 @@ std::vector<GroupCall> group_calls(const MemoryTrace& trace) {
       add(open[{event.at.attempt, call->group, call->seq}], *call, rank, event.time.ns);
     }
   }
-  std::vector<std::pair<std::int64_t, GroupCall>> by_time;
+  std::vector<GroupCall> calls;
   for (auto& [key, members] : open) {
     if (members.arrivals.empty() || members.n_completed != members.arrivals.size()) continue;
-    const std::int64_t ended = members.last_completed;
-    GroupCall call = call_of(std::move(members));
-    const std::int64_t began = ended - call.took_ns;
-    by_time.emplace_back(began, std::move(call));
+    calls.push_back(call_of(std::move(members)));
   }
-  std::ranges::stable_sort(by_time, {}, [](const auto& each) { return each.first; });
-  std::vector<GroupCall> calls;
-  calls.reserve(by_time.size());
-  for (auto& [time, call] : by_time) calls.push_back(std::move(call));
+  std::ranges::stable_sort(calls, {}, &GroupCall::arrived_ns);
   return calls;
 }
 

@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "lockstep/harness/timing/awaited_calls.h"
+
 namespace lockstep {
 
 namespace {
@@ -50,6 +52,8 @@ class Steps {
   static Key key_of(const CollectiveEvent& call);
   void on_posted(const CollectiveEvent& call, std::int64_t now);
   void on_completed(const CollectiveEvent& call, std::int64_t now);
+  void begin_forward(std::int64_t now);
+  void end_forward(std::int64_t now);
   void end_backward(std::int64_t now);
   void end_step(std::int64_t now);
   void forget_step();
@@ -63,6 +67,9 @@ class Steps {
   std::vector<Interval> waits_;
   std::int64_t last_bucket_posted_ = -1;  // Of the backward under way; -1: none was posted.
   std::int64_t last_bucket_completed_ = -1;
+  std::int64_t backward_end_ = 0;
+  std::optional<std::int64_t> forward_;  // Began, and its loss has not come.
+  std::int64_t forward_ns_ = 0;
   std::int64_t n_own_async_ = 0;
 };
 
@@ -78,7 +85,7 @@ Steps::Key Steps::key_of(const CollectiveEvent& call) {
 }
 
 void Steps::on_posted(const CollectiveEvent& call, std::int64_t now) {
-  const bool bucket = call.signature.layout != 0;
+  const bool bucket = is_awaited_by_backward(call);
   if (bucket) last_bucket_posted_ = now;
   if (start_ && !bucket && call.signature.async) ++n_own_async_;
   open_[key_of(call)] = {.posted = now, .bucket = bucket, .async = call.signature.async};
@@ -94,7 +101,19 @@ void Steps::on_completed(const CollectiveEvent& call, std::int64_t now) {
   open_.erase(found);
 }
 
+void Steps::begin_forward(std::int64_t now) {
+  if (!start_) start_ = now;
+  if (!forward_) forward_ = now;
+}
+
+void Steps::end_forward(std::int64_t now) {
+  if (!forward_) return;
+  forward_ns_ += now - *forward_;
+  forward_.reset();
+}
+
 void Steps::end_backward(std::int64_t now) {
+  backward_end_ = now;
   if (last_bucket_posted_ >= 0) {
     waits_.push_back({last_bucket_posted_, std::min(now, last_bucket_completed_)});
   }
@@ -106,6 +125,8 @@ void Steps::end_step(std::int64_t now) {
     all_.push_back({.rank = rank_,
                     .start_ns = *start_,
                     .end_ns = now,
+                    .backward_end_ns = backward_end_,
+                    .forward_ns = forward_ns_,
                     .communication_ns = covered(calls_, *start_, now),
                     .exposed_ns = covered(waits_, *start_, now),
                     .n_own_async = n_own_async_});
@@ -118,6 +139,9 @@ void Steps::forget_step() {
   calls_.clear();
   waits_.clear();
   last_bucket_posted_ = last_bucket_completed_ = -1;
+  backward_end_ = 0;
+  forward_.reset();
+  forward_ns_ = 0;
   n_own_async_ = 0;
 }
 
@@ -129,7 +153,9 @@ void Steps::on_event(const Event& event) {
   }
   const std::int64_t now = event.time.ns;
   if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
-    if (forward->grad && !start_) start_ = now;
+    if (forward->grad) begin_forward(now);
+  } else if (const auto* loss = std::get_if<LossEvent>(&event.body)) {
+    if (loss->grad) end_forward(now);
   } else if (std::holds_alternative<BackwardEvent>(event.body)) {
     end_backward(now);
   } else if (std::holds_alternative<StepEvent>(event.body)) {

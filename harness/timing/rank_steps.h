@@ -20,8 +20,11 @@ namespace lockstep {
 /// One optimizer step of one rank. Units: nanoseconds of the trace's own time.
 struct StepTimes {
   std::int32_t rank = 0;
-  std::int64_t start_ns = 0;          ///< Its first forward with gradients.
-  std::int64_t end_ns = 0;            ///< Its optimizer step ended.
+  std::int64_t start_ns = 0;         ///< Its first forward with gradients.
+  std::int64_t end_ns = 0;           ///< Its optimizer step ended.
+  std::int64_t backward_end_ns = 0;  ///< Its last backward ended; 0: it has none.
+  /// From its forwards to the losses after them, while no gradients are reduced; 0: no losses are known.
+  std::int64_t forward_ns = 0;
   std::int64_t communication_ns = 0;  ///< One or more calls of the rank were under way.
   std::int64_t exposed_ns = 0;        ///< The rank waited for calls and could not compute.
   /// Calls that the program posted asynchronously outside of a wrapper's backward. The trace does

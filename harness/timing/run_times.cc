@@ -100,6 +100,7 @@ std::optional<RunTimes> run_times(const MemoryTrace& trace, RunClock clock) {
   times.step = spread_over(steps, [](const StepTimes& s) { return s.end_ns - s.start_ns; });
   times.compute =
       spread_over(steps, [](const StepTimes& s) { return s.end_ns - s.start_ns - s.exposed_ns; });
+  times.forward = spread_over(steps, [](const StepTimes& s) { return s.forward_ns; });
   times.communication = spread_over(steps, [](const StepTimes& s) { return s.communication_ns; });
   times.exposed = spread_over(steps, [](const StepTimes& s) { return s.exposed_ns; });
   for (const StepTimes& step : steps) times.n_own_async += step.n_own_async;

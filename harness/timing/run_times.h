@@ -53,6 +53,7 @@ struct RunTimes {
   std::int64_t n_steps = 0;  ///< Steps times ranks.
   DurationSpread step;
   DurationSpread compute;        ///< Of a step, what was not exposed.
+  DurationSpread forward;        ///< Of a step, StepTimes::forward_ns.
   DurationSpread communication;  ///< Of a step, the time in which a call of the rank was under way.
   DurationSpread exposed;        ///< Of a step, the time in which the rank waited for calls.
   std::int64_t n_own_async = 0;  ///< StepTimes::n_own_async, of all steps.

@@ -19,7 +19,7 @@ struct Equation {
 
 /// The cost model is linear: its value for a latency alone and for a bandwidth alone are the two
 /// coefficients. Large units, since it counts whole nanoseconds.
-Equation equation_of(const MeasuredCall& call, const ReductionOrder& order) {
+Equation equation_of(const SizedCalls& call, const ReductionOrder& order) {
   constexpr std::int64_t kLatency = 1'000'000'000;
   constexpr double kGbPerS = 1e-6;
   std::vector<std::int32_t> members(static_cast<std::size_t>(call.n_ranks));
@@ -31,9 +31,19 @@ Equation equation_of(const MeasuredCall& call, const ReductionOrder& order) {
   narrow.intra.gb_per_s = kGbPerS;
   const auto messages = static_cast<double>(sim::time_of(size, members, order, late).ns);
   const auto bytes = static_cast<double>(sim::time_of(size, members, order, narrow).ns);
-  return {.messages = messages / static_cast<double>(kLatency),
-          .bytes = bytes * kGbPerS,
-          .took = call.took_ns};
+  const auto n = static_cast<double>(call.n);
+  return {.messages = n * messages / static_cast<double>(kLatency), .bytes = n * bytes * kGbPerS};
+}
+
+Equation equation_of(const MeasuredCalls& measured, const ReductionOrder& order) {
+  Equation sum{.took = measured.took_ns};
+  for (const SizedCalls& call : measured.calls) {
+    if (call.n_ranks < 2) continue;
+    const Equation one = equation_of(call, order);
+    sum.messages += one.messages;
+    sum.bytes += one.bytes;
+  }
+  return sum;
 }
 
 struct Parts {
@@ -80,11 +90,11 @@ Parts fit_both(const std::vector<Equation>& equations) {
 
 }  // namespace
 
-Result<LinkFit> fit_link(std::span<const MeasuredCall> calls, const ReductionOrder& order) {
+Result<LinkFit> fit_link(std::span<const MeasuredCalls> measured, const ReductionOrder& order) {
   std::vector<Equation> equations;
-  for (const MeasuredCall& call : calls) {
-    if (call.n_ranks < 2 || call.took_ns <= 0.0) continue;
-    const Equation equation = equation_of(call, order);
+  for (const MeasuredCalls& each : measured) {
+    if (each.took_ns <= 0.0) continue;
+    const Equation equation = equation_of(each, order);
     if (equation.messages > 0.0 || equation.bytes > 0.0) equations.push_back(equation);
   }
   if (equations.empty()) {
@@ -93,7 +103,7 @@ Result<LinkFit> fit_link(std::span<const MeasuredCall> calls, const ReductionOrd
   const Parts parts = fit_both(equations);
   LinkFit fit{.latency_ns = std::llround(parts.latency),
               .gb_per_s = parts.ns_per_byte > 0.0 ? 1.0 / parts.ns_per_byte : 0.0,
-              .n_calls = equations.size()};
+              .n_measured = equations.size()};
   for (const Equation& each : equations) {
     const double fitted = parts.latency * each.messages + parts.ns_per_byte * each.bytes;
     fit.worst = std::max(fit.worst, std::abs(fitted - each.took) / each.took);

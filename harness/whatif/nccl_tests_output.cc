@@ -118,8 +118,8 @@ void read_comment(std::string_view line, const std::vector<std::string_view>& wo
 
 }  // namespace
 
-Result<std::vector<MeasuredCall>> read_nccl_tests(const std::string& text,
-                                                  const std::string& path) {
+Result<std::vector<MeasuredCalls>> read_nccl_tests(const std::string& text,
+                                                   const std::string& path) {
   Table table;
   std::size_t number = 0;
   for (const std::string_view line : split(text, '\n')) {
@@ -150,14 +150,13 @@ Result<std::vector<MeasuredCall>> read_nccl_tests(const std::string& text,
         "another program's name",
         path};
   }
-  std::vector<MeasuredCall> calls;
+  std::vector<MeasuredCalls> measured;
   for (const Row& row : table.rows) {
-    calls.push_back({.op = *table.op,
-                     .n_bytes = row.n_bytes,
-                     .n_ranks = table.n_ranks,
-                     .took_ns = row.time_us * 1000.0});
+    measured.push_back(
+        {.calls = {{.op = *table.op, .n_bytes = row.n_bytes, .n_ranks = table.n_ranks}},
+         .took_ns = row.time_us * 1000.0});
   }
-  return calls;
+  return measured;
 }
 
 }  // namespace lockstep

@@ -17,6 +17,7 @@ namespace lockstep {
 ///
 /// Errors: `path`:line of a row that cannot be read; no rows; no operation; no ranks.
 /// Source: nccl-tests, src/common.cu.
-Result<std::vector<MeasuredCall>> read_nccl_tests(const std::string& text, const std::string& path);
+Result<std::vector<MeasuredCalls>> read_nccl_tests(const std::string& text,
+                                                   const std::string& path);
 
 }  // namespace lockstep

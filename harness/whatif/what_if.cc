@@ -11,6 +11,10 @@ namespace lockstep {
 
 namespace {
 
+double ratio(const DurationSpread& over, const DurationSpread& under) {
+  return static_cast<double>(over.median) / static_cast<double>(under.median);
+}
+
 std::string settings_text(const std::vector<Setting>& settings) {
   std::vector<std::string> texts;
   texts.reserve(settings.size());
@@ -51,20 +55,43 @@ Result<RunTimes> run_once(const Question& question, const std::vector<Setting>& 
   return std::move(*times);
 }
 
+/// How much more a step computed after its losses than its forwards foretell, as a share of the time in which
+/// collectives were under way meanwhile:
+///
+///     forward     backward, slowed down by transfers         waiting   update
+///     |-----------|------------------------------------------|=========|------|
+///                       [------- hidden communication -------]
+///
+/// Nothing where that is not known.
+double contention_of(const RunTimes& measured, const RunTimes& alone, double gflops) {
+  const std::int64_t hidden = measured.communication.median - measured.exposed.median;
+  if (hidden <= 0) return 0.0;
+  const auto after = static_cast<double>(measured.compute.median - measured.forward.median);
+  const auto foretold = static_cast<double>(alone.compute.median - alone.forward.median) / gflops;
+  constexpr double kMost = 0.9;  // More than that is not the transfers' doing.
+  return std::clamp((after - foretold) / static_cast<double>(hidden), 0.0, kMost);
+}
+
 /// How fast a rank would have to compute for its steps to take as long as measured.
 ///
 /// Alone, computing takes operations / speed: one run at a known speed, with links that cost
-/// nothing, gives the operations.
-Result<double> fit_compute(const Question& question) {
-  constexpr double kGflops = 1.0;
+/// nothing, gives the operations. The forwards give the speed, where losses show when they end, and what the rest of
+/// the step took longer is what transfers cost it; else the whole step gives the speed.
+Result<ComputeFit> fit_compute(const Question& question) {
   const std::vector<Setting> alone = {{"sim.link", "{}"},
-                                      {"sim.compute.gflops", exact(kGflops)},
+                                      {"sim.compute.gflops", exact(1.0)},
                                       {"sim.compute.jitter", "0.0"},
+                                      {"sim.compute.contention", "0.0"},
                                       {"sim.compute.slow", "[]"}};
   const Result<RunTimes> times = run_once(question, both(question.settings, alone));
   if (!times.ok()) return times.error();
-  return kGflops * static_cast<double>(times.value().compute.median) /
-         static_cast<double>(question.measured_compute_ns);
+  const RunTimes& measured = *question.steps;
+  if (measured.forward.median > 0 && times.value().forward.median > 0) {
+    const double gflops = ratio(times.value().forward, measured.forward);
+    const double contention = contention_of(measured, times.value(), gflops);
+    if (contention > 0.0) return ComputeFit{gflops, contention};
+  }
+  return ComputeFit{ratio(times.value().compute, measured.compute)};
 }
 
 std::string link_text(std::string_view where, const sim::LinkSpec& link) {
@@ -74,6 +101,15 @@ std::string link_text(std::string_view where, const sim::LinkSpec& link) {
                      duration_text(link.latency_ns),
                      link.gb_per_s > 0.0 ? fmt::format("{:.4g} GB/s", link.gb_per_s)
                                          : std::string("no limit of bandwidth"));
+}
+
+std::string compute_text(const ComputeFit& fit) {
+  std::string text = "computing was fitted to the measured steps";
+  if (fit.contention > 0.0) {
+    text += fmt::format("; it loses {:.0f} % of its speed while messages are under way",
+                        100.0 * fit.contention);
+  }
+  return text;
 }
 
 std::vector<std::string> costs_of(const Scenario& scenario, const Answer& answer) {
@@ -89,11 +125,12 @@ std::vector<std::string> costs_of(const Scenario& scenario, const Answer& answer
                                     static_cast<double>(session.compute.mflops) / 1000.0));
   texts.push_back(fmt::format("sums in the order {}", session.group.order.name()));
   if (answer.link) {
-    texts.push_back(fmt::format("the links were fitted to {} measured collectives, within {:.0f} %",
-                                answer.link->n_calls,
-                                100.0 * answer.link->worst));
+    texts.push_back(
+        fmt::format("the links were fitted to {} measurements of collectives, within {:.0f} %",
+                    answer.link->n_measured,
+                    100.0 * answer.link->worst));
   }
-  if (answer.gflops) texts.emplace_back("computing was fitted to the measured steps");
+  if (answer.compute) texts.push_back(compute_text(*answer.compute));
   texts.emplace_back(
       "matrix products and collectives take time; loading data, element-wise work, the optimizer "
       "and "
@@ -104,21 +141,22 @@ std::vector<std::string> costs_of(const Scenario& scenario, const Answer& answer
 /// Settings that every run has: the file's, changed by what was asked and by what was fitted.
 Result<std::vector<Setting>> fitted_settings(const Question& question, Answer& answer) {
   std::vector<Setting> settings = question.settings;
-  if (question.calls.empty() && question.measured_compute_ns <= 0) return settings;
+  if (question.measured.empty() && !question.steps) return settings;
   const Result<Scenario> scenario = load_scenario(question.file, question.variant, settings);
   if (!scenario.ok()) return scenario.error();
-  if (!question.calls.empty()) {
-    const Result<LinkFit> fit = fit_link(question.calls, scenario.value().session.group.order);
+  if (!question.measured.empty()) {
+    const Result<LinkFit> fit = fit_link(question.measured, scenario.value().session.group.order);
     if (!fit.ok()) return fit.error();
     answer.link = fit.value();
     settings.push_back({"sim.link.intra.latency_ns", std::to_string(fit.value().latency_ns)});
     settings.push_back({"sim.link.intra.gb_per_s", exact(fit.value().gb_per_s)});
   }
-  if (question.measured_compute_ns > 0) {
-    const Result<double> gflops = fit_compute(question);
-    if (!gflops.ok()) return gflops.error();
-    answer.gflops = gflops.value();
-    settings.push_back({"sim.compute.gflops", exact(gflops.value())});
+  if (question.steps && question.steps->compute.median > 0) {
+    const Result<ComputeFit> fit = fit_compute(question);
+    if (!fit.ok()) return fit.error();
+    answer.compute = fit.value();
+    settings.push_back({"sim.compute.gflops", exact(fit.value().gflops)});
+    settings.push_back({"sim.compute.contention", exact(fit.value().contention)});
   }
   return settings;
 }

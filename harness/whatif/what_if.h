@@ -20,11 +20,16 @@ class JsonText;
 struct Question {
   std::string file;
   std::string variant;
-  std::vector<Setting> settings;    ///< In all runs.
-  std::vector<SweptKey> sweep;      ///< Empty: kUsualBucketCaps.
-  std::vector<MeasuredCall> calls;  ///< Not empty: links within a node are fitted to them.
-  /// Of a step of one rank, as measured; more than 0: computing is fitted to it.
-  std::int64_t measured_compute_ns = 0;
+  std::vector<Setting> settings;        ///< In all runs.
+  std::vector<SweptKey> sweep;          ///< Empty: kUsualBucketCaps.
+  std::vector<MeasuredCalls> measured;  ///< Not empty: links within a node are fitted to it.
+  std::optional<RunTimes> steps;        ///< As measured: computing is fitted to it.
+};
+
+/// How fast a rank computes.
+struct ComputeFit {
+  double gflops = 0.0;      ///< 10^9 operations per second.
+  double contention = 0.0;  ///< sim.compute.contention.
 };
 
 /// Bucket sizes in MB that are tried where nothing is asked for.
@@ -42,7 +47,7 @@ struct Answer {
   std::size_t best = 0;               ///< The first one with the shortest median step.
   std::vector<std::string> rests_on;  ///< Sentences: which costs the runs had, and which none.
   std::optional<LinkFit> link;        ///< What was fitted,
-  std::optional<double> gflops;       ///< and computing, in 10^9 operations per second.
+  std::optional<ComputeFit> compute;  ///< and computing.
 };
 
 /// Runs the scenario once with each combination of the sweep's values and measures its steps.

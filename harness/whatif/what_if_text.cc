@@ -93,16 +93,16 @@ void write_answer(JsonText& out, const Answer& answer) {
   if (answer.link) {
     out.open_object().key("latency_ns").integer(answer.link->latency_ns);
     out.key("gb_per_s").real(answer.link->gb_per_s);
-    out.key("calls").integer(static_cast<std::int64_t>(answer.link->n_calls));
+    out.key("measured").integer(static_cast<std::int64_t>(answer.link->n_measured));
     out.key("worst").real(answer.link->worst).close_object();
   } else {
     out.null();
   }
   out.key("gflops");
-  if (answer.gflops) {
-    out.real(*answer.gflops);
+  if (answer.compute) {
+    out.real(answer.compute->gflops).key("contention").real(answer.compute->contention);
   } else {
-    out.null();
+    out.null().key("contention").null();
   }
   out.key("rests_on").open_array();
   for (const std::string& each : answer.rests_on) out.text(each);

@@ -44,7 +44,9 @@ MessageNetwork::MessageNetwork(GroupRegistry& registry, World& world, const Grou
     : registry_(&registry),
       world_(&world),
       options_(&options),
-      network_(options.net, world.n_ranks()) {}
+      network_(options.net, world.n_ranks()) {
+  network_.report_to(registry.traffic());
+}
 
 bool MessageNetwork::uses_messages(const MatchSlot& slot, const SimWork& work) const {
   const std::size_t n = slot.works.size();
@@ -94,6 +96,9 @@ bool MessageNetwork::defer(MatchSlot& slot) {
   const VirtualTime end = VirtualTime{*up} + alone;
   if (end <= world_->now()) return false;
   slot.group->free_at = end;
+  if (Traffic* const traffic = registry_->traffic()) {
+    for (const std::int32_t rank : slot.group->members) traffic->add(rank, {*up}, end);
+  }
   slot.transfer_timer = ++n_deferred_;
   world_->at(end, [this, &slot, number = n_deferred_] {
     if (slot.transfer_timer != number) return;

@@ -52,6 +52,8 @@ Result<std::unique_ptr<ProcessGroup>> SimGroups::open(RankHandle& rank,
 
 void SimGroups::plan(const ContributionFault& fault) { impl_->registry->faults().plan(fault); }
 
+void SimGroups::report_to(Traffic* traffic) { impl_->registry->report_to(traffic); }
+
 void SimGroups::remember(Rank rank) { impl_->registry->faults().remember(rank); }
 
 std::string SimGroups::explain(const StuckVerdict& /*verdict*/) const {

@@ -16,6 +16,7 @@
 #include "lockstep/sim/fiber/world.h"
 #include "lockstep/sim/group/fidelity.h"
 #include "lockstep/sim/net/net_options.h"
+#include "lockstep/sim/net/traffic.h"
 
 namespace lockstep::sim {
 
@@ -80,6 +81,9 @@ class SimGroups {
 
   /// Requires: before the rank posts that call.
   void plan(const ContributionFault& fault);
+  /// Reports when messages of ranks are under way; null: not.
+  /// Requires: before a rank has its world group; traffic outlives this.
+  void report_to(Traffic* traffic);
   /// Keeps the rank's contributions, for stale ones. Requires: before it posts.
   void remember(Rank rank);
 

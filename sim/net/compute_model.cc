@@ -25,11 +25,20 @@ class TimedKernels final : public detail::CpuKernels {
     // Other ranks run meanwhile; whether this one's products rounded must not depend on theirs.
     std::fexcept_t flags{};
     std::fegetexceptflag(&flags, FE_ALL_EXCEPT);
-    out.runtime().host().sleep(model_->time_of(2 * out.n_elems() * depth, rank_));
+    work(out.runtime().host(), model_->time_of(2 * out.n_elems() * depth, rank_));
     std::fesetexceptflag(&flags, FE_ALL_EXCEPT);
   }
 
  private:
+  /// Making up for what was lost takes time, too, in which more may be lost.
+  void work(Host& host, Duration left) {
+    while (left.ns > 0) {
+      const VirtualTime began = host.now();
+      host.sleep(left);
+      left = model_->lost(rank_, began, host.now());
+    }
+  }
+
   ComputeModel* model_;
   Rank rank_;
 };
@@ -42,6 +51,10 @@ ComputeModel::ComputeModel(const ComputeSpec& spec, std::int32_t n_ranks)
       signs_(std::make_shared<SketchSigns>()) {
   LOCKSTEP_CHECK(spec.mflops > 0,
                  fmt::format("a compute model of {} MFLOP/s: the speed is positive", spec.mflops));
+  LOCKSTEP_CHECK(spec.contention_permille >= 0 && spec.contention_permille < 1000,
+                 fmt::format("computing loses {} of 1000 to messages: not all of it",
+                             spec.contention_permille));
+  if (spec.contention_permille > 0) traffic_.emplace(n_ranks);
   for (const ComputeSpec::Slow& slow : spec.slow) {
     LOCKSTEP_CHECK(slow.rank >= 0 && slow.rank < n_ranks,
                    fmt::format("a slow rank {}: the world has {} ranks", slow.rank, n_ranks));
@@ -59,6 +72,11 @@ Duration ComputeModel::time_of(std::int64_t n_operations, Rank rank) {
   const auto more =
       static_cast<std::int64_t>(word % (static_cast<std::uint64_t>(spec_.jitter_permille) + 1));
   return {ns + ns * more / 1000};
+}
+
+Duration ComputeModel::lost(Rank rank, VirtualTime begin, VirtualTime end) {
+  if (!traffic_) return {};
+  return {traffic_->under_way(to_int(rank), begin, end).ns * spec_.contention_permille / 1000};
 }
 
 std::unique_ptr<Kernels> make_timed_kernels(ComputeModel& model, Rank rank) {

@@ -45,6 +45,9 @@ struct ComputeSpec {
   std::int64_t mflops = 0;           ///< 10^6 operations a second; 0: products are free.
   std::int64_t jitter_permille = 0;  ///< Up to so much longer, drawn for each piece of work.
   std::uint64_t seed = 0;            ///< Of the jitter, one stream per rank.
+  /// Of its speed, what a rank loses while messages of its own are under way: transfers need processors, caches and memory,
+  /// too. Below 1000.
+  std::int64_t contention_permille = 0;
   std::vector<Slow> slow{};
 
   bool is_free() const { return mflops == 0; }

@@ -63,10 +63,23 @@ std::optional<std::int64_t> Network::begin(std::int32_t from, std::int32_t to) c
   return std::max(now_, *up * kPsPerNs);
 }
 
+std::int64_t Network::pass_links(std::int32_t from,
+                                 std::int32_t to,
+                                 std::int64_t n_bytes,
+                                 std::int64_t start) {
+  const std::int64_t arrival = links_.pass(from, to, n_bytes, start);
+  if (traffic_ != nullptr) {
+    for (const std::int32_t rank : {from, to}) {
+      traffic_->add(rank, {start / kPsPerNs}, in_ns(arrival));
+    }
+  }
+  return arrival;
+}
+
 std::optional<VirtualTime> Network::pass(std::int32_t from, std::int32_t to, std::int64_t n_bytes) {
   const std::optional<std::int64_t> start = begin(from, to);
   if (!start) return std::nullopt;
-  return in_ns(links_.pass(from, to, n_bytes, *start));
+  return in_ns(pass_links(from, to, n_bytes, *start));
 }
 
 void Network::send(std::int32_t from,
@@ -84,7 +97,7 @@ void Network::send(std::int32_t from,
   }
   if (is_free_) return queue_.push(now_, arrival);
   const std::optional<std::int64_t> start = begin(from, to);
-  if (start) queue_.push(links_.pass(from, to, n_bytes, *start), arrival);
+  if (start) queue_.push(pass_links(from, to, n_bytes, *start), arrival);
 }
 
 void Network::complete(Flight& flight, std::int32_t member) {

@@ -8,6 +8,7 @@
 #include "lockstep/base/types.h"
 #include "lockstep/sim/net/detail/event_queue.h"
 #include "lockstep/sim/net/links.h"
+#include "lockstep/sim/net/traffic.h"
 
 namespace lockstep::sim {
 
@@ -39,6 +40,9 @@ class Network {
   /// Forgets all messages of a flight.
   void drop(const Flight& flight);
 
+  /// Reports when messages are under way, from now on; null: no longer.
+  void report_to(Traffic* traffic) { traffic_ = traffic; }
+
   const NetOptions& options() const { return options_; }
 
   std::int64_t n_messages() const { return n_messages_; }
@@ -52,6 +56,10 @@ class Network {
   void complete(Flight& flight, std::int32_t member);
 
  private:
+  std::int64_t pass_links(std::int32_t from,
+                          std::int32_t to,
+                          std::int64_t n_bytes,
+                          std::int64_t start);
   std::optional<std::int64_t> begin(std::int32_t from, std::int32_t to) const;
   static void handle(const EventQueue::Event& event);
   std::vector<EventQueue::Event> take(const Flight& flight);
@@ -63,6 +71,7 @@ class Network {
   std::int64_t now_ = 0;  // Picoseconds.
   std::int64_t n_messages_ = 0;
   std::size_t n_lost_ = 0;
+  Traffic* traffic_ = nullptr;
   const Flight* delivered_now_ = nullptr;
   std::vector<EventQueue::Event> immediate_;
 };

@@ -298,6 +298,7 @@ WorldResult Session::Impl::run_world(const AttemptContext& now,
   if (computes) compute_.emplace(options.compute, options.n_ranks);
   SimGroups groups(world_, options.group);
   groups_ = &groups;
+  if (compute_) groups.report_to(compute_->traffic());
   for (const Fault& fault : options.faults) {
     if (fault.kind == FaultKind::kStale) groups.remember(Rank{fault.rank});
   }

@@ -2,12 +2,15 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from forked import run_job
 
+LOCKSTEP = Path(os.environ["LOCKSTEP_BUILD"]) / "bin" / "lockstep"
 JOB = '''
 import os
 import lockstep
@@ -185,6 +188,13 @@ def test_files_are_told_with_what_was_in_them(job: Any) -> None:
     part, read = (event for event in kinds(job, "snapshot") if event["action"] in ("part", "read"))
     assert part["detail"] == read["detail"] == str(job[2] / "0.pt")
     assert part["digest"] == read["digest"] != "0000000000000000"
+
+
+def test_a_backward_waits_for_what_its_reducer_has_posted(job: Any) -> None:
+    checked = subprocess.run([LOCKSTEP, "check", job[2] / "trace", "--times", "--json"], text=True, capture_output=True)
+    times = json.loads(checked.stdout)["times"]
+    assert times["own_async_calls"] == 0
+    assert 0 < times["exposed"]["median_ns"] < times["communication"]["most_ns"]
 
 
 def test_words_of_the_program_are_told(job: Any) -> None:

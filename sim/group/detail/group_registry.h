@@ -59,6 +59,12 @@ class GroupRegistry {
 
   HangReport& hang_report() { return hang_report_; }
 
+  /// Whom messages under way are reported to; null: not.
+  Traffic* traffic() { return traffic_; }
+
+  /// Requires: there is no world group yet.
+  void report_to(Traffic* traffic) { traffic_ = traffic; }
+
   /// Null where operations meet and take no time.
   MessageNetwork* network() { return network_.get(); }
 
@@ -96,6 +102,7 @@ class GroupRegistry {
   Watchdog watchdog_;
   RankStates ranks_;
   HangReport hang_report_;
+  Traffic* traffic_ = nullptr;
   std::unique_ptr<MessageNetwork> network_;
   std::deque<std::string> details_;
   std::uint64_t n_loans_ = 0;

@@ -121,6 +121,42 @@ TEST_F(NetworkTest, TransfersOverlapWithTheBackward) {
   }
 }
 
+// As above, but W1's product loses half of the 456 ns in which W2's bucket is under way, and makes up for it at its end.
+TEST_F(NetworkTest, ComputingLosesItsShareOfSpeedWhileMessagesAreUnderWay) {
+  for (const std::string fidelity : {"rendezvous", "message"}) {
+    const auto scenario = load(two_buckets(
+        "compute = { gflops = 1, contention = 0.5 }\nfidelity = \"" + fidelity + "\"\n"));
+    ASSERT_TRUE(scenario.ok()) << scenario.error().text();
+    const auto result = run_scenario(scenario.value(), {});
+    ASSERT_TRUE(result.ok()) << result.error().text();
+    for (const Rank rank : {Rank{0}, Rank{1}}) {
+      const Timeline timeline = timeline_of(result.value(), rank);
+      EXPECT_EQ(timeline.posted, (std::vector<std::int64_t>{2560, 3584 + 228})) << fidelity;
+      EXPECT_EQ(timeline.step, 3584 + 228 + 712) << fidelity;
+    }
+  }
+}
+
+// Twenty times as fast, W1's product takes 51 ns of the 456, and what it makes up for is slowed down as well: 51 + 25 + 12 +
+// 6 + 3 + 1.
+TEST_F(NetworkTest, WhatIsMadeUpForIsSlowedDownAsWell) {
+  const auto scenario = load(two_buckets("compute = { gflops = 20, contention = 0.5 }\n"));
+  ASSERT_TRUE(scenario.ok()) << scenario.error().text();
+  const auto result = run_scenario(scenario.value(), {});
+  ASSERT_TRUE(result.ok()) << result.error().text();
+  const Timeline timeline = timeline_of(result.value(), Rank{0});
+  ASSERT_EQ(timeline.posted.size(), 2U);
+  EXPECT_EQ(timeline.posted[1] - timeline.posted[0], 51 + 25 + 12 + 6 + 3 + 1);
+}
+
+TEST_F(NetworkTest, ARankThatLosesAllOfItsSpeedIsRefused) {
+  EXPECT_NE(error_of(small_job() + "sim = { compute = { contention = 1 } }\n")
+                .find("with 'contention' 1 a rank would never end its products"),
+            std::string::npos);
+  EXPECT_NE(error_of(small_job() + "sim = { compute = { contention = -0.1 } }\n"), "");
+  EXPECT_EQ(error_of(small_job() + "sim = { compute = { contention = 0.999 } }\n"), "no error");
+}
+
 // Rank 1 computes three times as long: its buckets come at 7680 and 10752, and rank 0 waits.
 TEST_F(NetworkTest, ASlowRankIsWaitedFor) {
   const auto scenario =

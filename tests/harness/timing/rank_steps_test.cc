@@ -84,6 +84,43 @@ TEST(RankStepsTest, AnAccumulatedStepBeginsAtItsFirstForward) {
   EXPECT_EQ(steps[0].exposed_ns, 10);
 }
 
+// PyTorch's reducer posts without a word on what is in a bucket: its calls have a scope. As above, 20 ns are exposed.
+TEST(RankStepsTest, ABackwardAwaitsTheCallsOfPyTorchsReducer) {
+  MadeTrace made;
+  made.forward(0, 10);
+  for (const std::int64_t seq : {0, 1}) {
+    CollectiveEvent call = plain(seq, true);
+    call.signature.site.scope = "ddp.backward";
+    made.call(0, 40 * (seq + 1), 40 * (seq + 1) + 20, call);
+  }
+  made.backward(0, 105);
+  made.step(0, 110);
+  const std::vector<StepTimes> steps = rank_steps(made.trace());
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_EQ(steps[0].exposed_ns, 20);
+  EXPECT_EQ(steps[0].n_own_async, 0);
+  EXPECT_EQ(steps[0].backward_end_ns, 105);
+}
+
+// Of two micro-steps, 10..30 and 60..90; a loss that is only looked at ends nothing.
+TEST(RankStepsTest, ForwardsLastUntilTheirLosses) {
+  MadeTrace made;
+  made.forward(0, 10);
+  made.add(0, 20, LossEvent{.grad = false});
+  made.add(0, 30, LossEvent{});
+  made.add(0, 40, LossEvent{});
+  made.backward(0, 50);
+  made.forward(0, 60);
+  made.add(0, 90, LossEvent{});
+  made.step(0, 100);
+  made.forward(0, 110);
+  made.step(0, 130);
+  const std::vector<StepTimes> steps = rank_steps(made.trace());
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[0].forward_ns, 20 + 30);
+  EXPECT_EQ(steps[1].forward_ns, 0) << "no loss is known";
+}
+
 TEST(RankStepsTest, AnEvaluationBelongsToNoStep) {
   MadeTrace made;
   made.add(0, 0, PhaseEvent{.kind = PhaseKind::kEval});

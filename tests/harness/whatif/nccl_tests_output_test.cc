@@ -35,11 +35,11 @@ TEST(NcclTestsOutputTest, RowsAreMeasurementsOutOfPlace) {
       read_nccl_tests(ranks(8) + kHeader + kAllReduce + "# Avg bus bandwidth : 63.2\n", "log");
   ASSERT_TRUE(calls.ok()) << calls.error().text();
   ASSERT_EQ(calls.value().size(), 2U);
-  EXPECT_EQ(calls.value()[0].op, CollectiveOp::kAllReduce);
-  EXPECT_EQ(calls.value()[0].n_bytes, 8);
-  EXPECT_EQ(calls.value()[0].n_ranks, 8);
+  EXPECT_EQ(calls.value()[0].calls[0].op, CollectiveOp::kAllReduce);
+  EXPECT_EQ(calls.value()[0].calls[0].n_bytes, 8);
+  EXPECT_EQ(calls.value()[0].calls[0].n_ranks, 8);
   EXPECT_EQ(calls.value()[0].took_ns, 26540.0);
-  EXPECT_EQ(calls.value()[1].n_bytes, 134217728);
+  EXPECT_EQ(calls.value()[1].calls[0].n_bytes, 134217728);
   EXPECT_EQ(calls.value()[1].took_ns, 1042500.0);
 }
 
@@ -53,7 +53,7 @@ TEST(NcclTestsOutputTest, TheProgramsNameSaysWhichCollectiveItIs) {
   const auto named = read_nccl_tests(
       "# Collective test starting: reduce_scatter_perf\n" + ranks(8) + kHeader + row, "log");
   ASSERT_TRUE(named.ok());
-  EXPECT_EQ(named.value()[0].op, CollectiveOp::kReduceScatter);
+  EXPECT_EQ(named.value()[0].calls[0].op, CollectiveOp::kReduceScatter);
 }
 
 // 7/8 instead of 14/8 of the same bytes.
@@ -63,7 +63,7 @@ TEST(NcclTestsOutputTest, AReduceScatterShowsInItsBandwidths) {
       "0\n";
   const auto calls = read_nccl_tests(ranks(8) + kHeader + row, "log");
   ASSERT_TRUE(calls.ok()) << calls.error().text();
-  EXPECT_EQ(calls.value()[0].op, CollectiveOp::kReduceScatter);
+  EXPECT_EQ(calls.value()[0].calls[0].op, CollectiveOp::kReduceScatter);
 }
 
 TEST(NcclTestsOutputTest, AReductionToOneRankShowsInItsRoot) {
@@ -71,7 +71,7 @@ TEST(NcclTestsOutputTest, AReductionToOneRankShowsInItsRoot) {
       "  134217728  4194304  float  sum  0  1042.5  128.75  128.75  0  1039.9  129.07  129.07  0\n";
   const auto calls = read_nccl_tests(ranks(8) + kHeader + row, "log");
   ASSERT_TRUE(calls.ok()) << calls.error().text();
-  EXPECT_EQ(calls.value()[0].op, CollectiveOp::kReduce);
+  EXPECT_EQ(calls.value()[0].calls[0].op, CollectiveOp::kReduce);
 }
 
 TEST(NcclTestsOutputTest, AnOlderTableHasNoRoot) {
