@@ -5,6 +5,7 @@
 
 #include "lockstep/harness/report/detail/sections.h"
 #include "lockstep/tensor/dtype.h"
+#include "lockstep/trace/timeline.h"
 
 namespace lockstep::page {
 
@@ -95,9 +96,9 @@ class LayoutReader {
     return {std::string(names_.text(name)), bytes == bytes_.end() ? 0 : bytes->second};
   }
 
-  /// Buckets are launched in their order: the next call with a layout is the next bucket's.
+  /// Buckets are launched in their order: the next call for one is the next bucket's.
   void name_call(const CollectiveEvent& call) {
-    if (call.phase != CollectivePhase::kPosted || call.signature.layout == 0) return;
+    if (call.phase != CollectivePhase::kPosted || !reduces_bucket(call)) return;
     if (layouts_.empty()) return;
     BucketLayout& layout = layouts_.back();
     if (layout.n_called == layout.buckets.size()) return;

@@ -5,8 +5,8 @@
 #include <tuple>
 #include <utility>
 
-#include "lockstep/harness/timing/awaited_calls.h"
 #include "lockstep/tensor/dtype.h"
+#include "lockstep/trace/timeline.h"
 
 namespace lockstep {
 
@@ -21,7 +21,7 @@ struct Members {
   CollectiveOp op = CollectiveOp::kBarrier;
   DType dtype = DType::kF32;
   std::int64_t count = 0;
-  bool bucket = false;
+  bool awaited = false;
   std::vector<Arrival> arrivals;
   std::size_t n_completed = 0;
   std::int64_t last_completed = 0;
@@ -36,7 +36,7 @@ void add(Members& members, const CollectiveEvent& call, std::int32_t rank, std::
   if (call.phase == CollectivePhase::kPosted) {
     members.op = call.signature.op;
     members.dtype = call.signature.dtype;
-    members.bucket = is_awaited_by_backward(call);
+    members.awaited = is_awaited_by_backward(call);
     members.count = std::max(members.count, call.signature.count);
     members.arrivals.push_back({now, rank});
   } else if (call.phase == CollectivePhase::kCompleted) {
@@ -70,7 +70,7 @@ GroupCall call_of(Members members) {
                  .dtype = members.dtype,
                  .n_bytes = bytes_of(members.op, members.dtype, members.count, n_ranks),
                  .n_ranks = n_ranks,
-                 .bucket = members.bucket,
+                 .awaited = members.awaited,
                  .arrived_ns = arrivals.back().posted,
                  .waited_ns = arrivals.back().posted - arrivals.front().posted,
                  .took_ns = members.last_completed - arrivals.back().posted};

@@ -15,7 +15,7 @@ struct GroupCall {
   DType dtype = DType::kF32;
   std::int64_t n_bytes = 0;     ///< As nccl-tests counts them: bytes_of().
   std::int32_t n_ranks = 0;     ///< Members.
-  bool bucket = false;          ///< A wrapper's backward posted it.
+  bool awaited = false;         ///< By the backward that posted it.
   std::int64_t arrived_ns = 0;  ///< When its last member called.
   std::int64_t waited_ns = 0;   ///< From the first member's call to the last one's.
   std::int64_t took_ns = 0;     ///< From the last member's call until the last one had its result.

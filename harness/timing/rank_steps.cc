@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "lockstep/harness/timing/awaited_calls.h"
+#include "lockstep/trace/timeline.h"
 
 namespace lockstep {
 
@@ -45,7 +45,7 @@ class Steps {
 
   struct Call {
     std::int64_t posted = 0;
-    bool bucket = false;
+    bool awaited = false;
     bool async = false;
   };
 
@@ -65,8 +65,8 @@ class Steps {
   std::map<Key, Call> open_;
   std::vector<Interval> calls_;
   std::vector<Interval> waits_;
-  std::int64_t last_bucket_posted_ = -1;  // Of the backward under way; -1: none was posted.
-  std::int64_t last_bucket_completed_ = -1;
+  std::int64_t last_posted_ = -1;  // Of the backward under way; -1: none was posted.
+  std::int64_t last_completed_ = -1;
   std::int64_t backward_end_ = 0;
   std::optional<std::int64_t> forward_;  // Began, and its loss has not come.
   std::int64_t forward_ns_ = 0;
@@ -85,10 +85,10 @@ Steps::Key Steps::key_of(const CollectiveEvent& call) {
 }
 
 void Steps::on_posted(const CollectiveEvent& call, std::int64_t now) {
-  const bool bucket = is_awaited_by_backward(call);
-  if (bucket) last_bucket_posted_ = now;
-  if (start_ && !bucket && call.signature.async) ++n_own_async_;
-  open_[key_of(call)] = {.posted = now, .bucket = bucket, .async = call.signature.async};
+  const bool awaited = is_awaited_by_backward(call);
+  if (awaited) last_posted_ = now;
+  if (start_ && !awaited && call.signature.async) ++n_own_async_;
+  open_[key_of(call)] = {.posted = now, .awaited = awaited, .async = call.signature.async};
 }
 
 void Steps::on_completed(const CollectiveEvent& call, std::int64_t now) {
@@ -96,8 +96,8 @@ void Steps::on_completed(const CollectiveEvent& call, std::int64_t now) {
   if (found == open_.end()) return;
   const Call& posted = found->second;
   calls_.push_back({posted.posted, now});
-  if (posted.bucket) last_bucket_completed_ = std::max(last_bucket_completed_, now);
-  if (!posted.bucket && !posted.async) waits_.push_back({posted.posted, now});
+  if (posted.awaited) last_completed_ = std::max(last_completed_, now);
+  if (!posted.awaited && !posted.async) waits_.push_back({posted.posted, now});
   open_.erase(found);
 }
 
@@ -114,10 +114,10 @@ void Steps::end_forward(std::int64_t now) {
 
 void Steps::end_backward(std::int64_t now) {
   backward_end_ = now;
-  if (last_bucket_posted_ >= 0) {
-    waits_.push_back({last_bucket_posted_, std::min(now, last_bucket_completed_)});
+  if (last_posted_ >= 0) {
+    waits_.push_back({last_posted_, std::min(now, last_completed_)});
   }
-  last_bucket_posted_ = last_bucket_completed_ = -1;
+  last_posted_ = last_completed_ = -1;
 }
 
 void Steps::end_step(std::int64_t now) {
@@ -138,7 +138,7 @@ void Steps::forget_step() {
   start_.reset();
   calls_.clear();
   waits_.clear();
-  last_bucket_posted_ = last_bucket_completed_ = -1;
+  last_posted_ = last_completed_ = -1;
   backward_end_ = 0;
   forward_.reset();
   forward_ns_ = 0;

@@ -23,7 +23,7 @@ std::vector<StepTimes> steps_of_lowest(const MemoryTrace& trace) {
 }
 
 std::int64_t end_of(const GroupCall& call, const StepTimes& step) {
-  const bool awaited = call.bucket && call.arrived_ns < step.backward_end_ns;
+  const bool awaited = call.awaited && call.arrived_ns < step.backward_end_ns;
   return std::min(call.arrived_ns + call.took_ns, awaited ? step.backward_end_ns : step.end_ns);
 }
 

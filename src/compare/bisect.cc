@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/compare/detail/digest_tree.h"
+#include "lockstep/compare/detail/places.h"
 #include "lockstep/formats/jsonl.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/report.h"
@@ -64,11 +65,7 @@ Event bare(const Event& event) {
     grad->sketches = {};
   }
   if (auto* state = std::get_if<StateEvent>(&copy.body)) state->digests = {};
-  if (auto* collective = std::get_if<CollectiveEvent>(&copy.body)) collective->signature.site = {};
-  if (auto* touch = std::get_if<TouchEvent>(&copy.body)) {
-    touch->site = {};
-    touch->posted_at = kNoName;
-  }
+  detail::forget_places(copy);
   return copy;
 }
 

@@ -4,6 +4,7 @@
 #include <tuple>
 #include <vector>
 
+#include "lockstep/compare/detail/places.h"
 #include "lockstep/formats/jsonl.h"
 
 namespace lockstep {
@@ -53,10 +54,9 @@ std::string line_of(const Event& event, const NameTable& names) {
   Event plain = event;
   plain.index = 0;
   plain.time = {};
-  if (auto* collective = std::get_if<CollectiveEvent>(&plain.body)) {
-    collective->signature.site = {};
-    if (collective->phase != CollectivePhase::kPosted) plain.at = {};
-  }
+  detail::forget_places(plain);
+  const auto* collective = std::get_if<CollectiveEvent>(&plain.body);
+  if (collective != nullptr && collective->phase != CollectivePhase::kPosted) plain.at = {};
   return to_json_line(plain, names);
 }
 

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <vector>
 
+#include "lockstep/compare/detail/places.h"
 #include "lockstep/formats/jsonl.h"
 
 namespace lockstep::cli {
@@ -80,6 +81,7 @@ std::vector<Compared> compared(std::span<const Event> events, const Manner& mann
     if (manner.timing == Timing::kIgnored) {
       one.plain.index = list.size();
       one.plain.time = {};
+      detail::forget_places(one.plain);
     }
     list.push_back(one);
   }

@@ -12,7 +12,8 @@ namespace lockstep::cli {
 /// Whether two traces must also agree on when things happened.
 enum class Timing {
   kCompared,  ///< Times, and where among a rank's own events a collective completed.
-  kIgnored,   ///< Neither, nor what recorders log: what equal runs of real processes agree on.
+  kIgnored,  ///< Neither, nor call sites, nor what recorders log: what equal runs of real processes
+             ///< agree on.
 };
 
 struct Difference {

@@ -25,7 +25,7 @@ void OpenCalls::post(const CollectiveEvent& call, std::int32_t rank, std::int64_
       .rank = rank,
       .start = now,
       .end = now,
-      .category = signature.layout != 0 ? TimelineCategory::kBucket : TimelineCategory::kCollective,
+      .category = reduces_bucket(call) ? TimelineCategory::kBucket : TimelineCategory::kCollective,
       .name = std::string(name_of(signature.op)) + " #" + std::to_string(call.seq),
       .status = {},
       .facts = {number_fact("group", std::to_string(call.group)),

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
 #include <utility>
 
+#include "lockstep/tensor/dtype.h"
 #include "lockstep/trace/detail/logical_time.h"
 #include "lockstep/trace/detail/open_calls.h"
 #include "lockstep/trace/detail/timeline_facts.h"
@@ -19,7 +21,17 @@ using Facts = std::vector<TimelineFact>;
 /// What a step or an evaluation is made of, up to the optimizer's turn.
 enum class Part : std::uint8_t { kNone, kForward, kForwardAlone, kBackward };
 
+constexpr std::string_view kBackwardScope = "ddp.backward";
+
 }  // namespace
+
+bool is_awaited_by_backward(const CollectiveEvent& posted) {
+  return posted.signature.layout != 0 || posted.signature.site.scope == kBackwardScope;
+}
+
+bool reduces_bucket(const CollectiveEvent& posted) {
+  return is_awaited_by_backward(posted) && is_floating(posted.signature.dtype);
+}
 
 template <>
 inline constexpr WordTable<4> kWords<Part> = {

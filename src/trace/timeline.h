@@ -46,6 +46,13 @@ template <>
 inline constexpr WordTable<9> kWords<TimelineCategory> = {
     "compute", "bucket", "collective", "fault", "touch", "decision", "log", "end", "finding"};
 
+/// Whether a wrapper's backward posted this call and waits for it before it ends. Our own reducer says which parameters a
+/// bucket holds; PyTorch's calls have at least a scope (docs/trace_format.md).
+bool is_awaited_by_backward(const CollectiveEvent& posted);
+
+/// Of those calls, a bucket's: not one that says which parameters were used.
+bool reduces_bucket(const CollectiveEvent& posted);
+
 /// One thing on a rank's track.
 struct TimelineEntry {
   enum class Kind : std::uint8_t {

@@ -32,6 +32,8 @@ class Script {
     add(rank, CollectiveEvent{.phase = CollectivePhase::kCompleted, .seq = seq, .digest = digest});
   }
 
+  NameId name(const std::string& text) { return names_->intern(text); }
+
   const MemoryTrace& trace() const { return trace_; }
 
  private:
@@ -66,6 +68,29 @@ TEST(FirstDifferenceTest, TimesCountOnlyWhereTheyAreAskedFor) {
   right.completed(0, 0);
   EXPECT_FALSE(cli::first_difference(left.trace(), right.trace(), cli::Timing::kIgnored));
   EXPECT_TRUE(cli::first_difference(left.trace(), right.trace(), cli::Timing::kCompared));
+}
+
+/// A call, a touch and an exchange of a script, from `line` on.
+Script script_at(const char* file, std::int32_t line, std::int64_t count = 1) {
+  Script script;
+  CollectiveEvent call{};
+  call.signature.site = {file, line, ""};
+  call.signature.count = count;
+  script.add(0, call);
+  const NameId place = script.name(file + (":" + std::to_string(line)));
+  script.add(0, TouchEvent{.site = {file, line + 1, ""}, .posted_at = place});
+  script.add(0, ExchangeEvent{.called_at = place});
+  return script;
+}
+
+TEST(FirstDifferenceTest, WhereInTheProgramSomethingHappenedCountsOnlyWithTimes) {
+  const Script before = script_at("train.py", 15);
+  const Script after = script_at("copy.py", 20);
+  EXPECT_FALSE(cli::first_difference(before.trace(), after.trace(), cli::Timing::kIgnored));
+  EXPECT_FALSE(compare_runs(before.trace(), after.trace()).first.has_value());
+  EXPECT_TRUE(cli::first_difference(before.trace(), after.trace(), cli::Timing::kCompared));
+  const Script other = script_at("copy.py", 20, 2);
+  EXPECT_TRUE(cli::first_difference(before.trace(), other.trace(), cli::Timing::kIgnored));
 }
 
 TEST(FirstDifferenceTest, ADigestCountsWhateverTheTimes) {

@@ -44,6 +44,27 @@ TEST(OpenCallsTest, AnEndWithoutItsPostIsNoEntry) {
   EXPECT_FALSE(calls.end(other, 2).has_value()) << "it has ended";
 }
 
+TEST(OpenCallsTest, OurReducerNamesWhatABucketHoldsAndPyTorchsCallsHaveItsScope) {
+  const auto category_of = [](const CollectiveEvent& call) {
+    OpenCalls calls;
+    calls.post(call, 0, 0);
+    return calls.abandon(1).front().category;
+  };
+  CollectiveEvent call = call_of(CollectiveOp::kAllReduce, 0);
+  EXPECT_EQ(category_of(call), TimelineCategory::kCollective);
+  CollectiveEvent ours = call;
+  ours.signature.layout = 7;
+  EXPECT_EQ(category_of(ours), TimelineCategory::kBucket);
+  CollectiveEvent theirs = call;
+  theirs.signature.site.scope = "ddp.backward";
+  EXPECT_EQ(category_of(theirs), TimelineCategory::kBucket);
+  theirs.signature.dtype = DType::kI32;
+  EXPECT_EQ(category_of(theirs), TimelineCategory::kCollective) << "which parameters were used";
+  EXPECT_TRUE(is_awaited_by_backward(theirs));
+  call.signature.site.scope = "ddp.forward";
+  EXPECT_FALSE(is_awaited_by_backward(call));
+}
+
 TEST(OpenCallsTest, MessagesOfOneNumberDifferByTheirPeers) {
   OpenCalls calls;
   for (const std::int32_t peer : {1, 2}) {

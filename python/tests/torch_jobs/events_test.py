@@ -197,6 +197,13 @@ def test_a_backward_waits_for_what_its_reducer_has_posted(job: Any) -> None:
     assert 0 < times["exposed"]["median_ns"] < times["communication"]["most_ns"]
 
 
+def test_a_report_names_the_first_call_of_each_bucket(job: Any) -> None:
+    page = job[2] / "report.html"
+    subprocess.run([LOCKSTEP, "check", job[2] / "trace", "--report", page], capture_output=True)
+    [reduction, *_] = [event for event in kinds(job, "collective") if event["scope"] == "ddp.backward"]
+    assert f"all_reduce #{reduction['seq']}" in page.read_text().partition("Buckets in the order of their launch")[2]
+
+
 def test_words_of_the_program_are_told(job: Any) -> None:
     assert kinds(job, "epoch")[0]["at"][5] == 5
     assert [event["ids"] for event in kinds(job, "sample")] == [[0], [1], [2]]
