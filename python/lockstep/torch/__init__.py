@@ -22,6 +22,7 @@ never which version it is:
     data_sets.py  which data set a sample belongs to
     data_read.py  the values of batches that nothing divides among the ranks
     trainings.py  which training a wrapper belongs to
+    sharded.py    models that fully_shard divides
     streams.py    random numbers that dropout and data sets draw
     buckets.py    buckets that are made anew
     files.py      torch.save and torch.load
@@ -90,9 +91,9 @@ def import_seams() -> tuple[ModuleType, ...]:
     """The seams that are put in once there is a group: by now PyTorch has been imported as a whole, while start() may have
     been called in the middle of that."""
     from lockstep.torch import (averaged_models, averaging, batches, buckets, clipping, companions, delayed, exchanges,
-                                files, gradients, in_flight, loading, samplers, schedules, stepping, streams, wrapping)
+                                files, gradients, in_flight, loading, samplers, schedules, sharded, stepping, streams, wrapping)
 
-    return (wrapping, exchanges, in_flight, averaging, averaged_models, buckets, gradients, delayed, stepping, schedules, clipping,
+    return (wrapping, exchanges, in_flight, averaging, averaged_models, buckets, gradients, delayed, stepping, schedules, sharded, clipping,
             companions, streams, batches, samplers, files, loading, ending)
 
 

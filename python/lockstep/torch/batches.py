@@ -140,7 +140,7 @@ class Batches:
         recorder = self.recorder
         if not self._is_outside():
             return
-        self.drawn = []
+        drawn, self.drawn = self.drawn, []
         shares = [(begun, share, handed) for begun, share, handed in self._first.take() or ()
                   if begun is not None and begun.n_replicas == recorder.world > 1]
         if recorder.pen is None or recorder.program.gives_samples:
@@ -153,6 +153,8 @@ class Batches:
             handed, self.handed = self.handed, None
             if handed is not None and handed.ids is not None:
                 recorder.pen.sample(recorder.outside.wrapper, self._split, handed.ids)
+        for draw in drawn:
+            recorder.streams.write(recorder.outside.wrapper, 0, draw)
         recorder.outside.opt += 1
         recorder.moved(recorder.outside)
 
@@ -216,7 +218,7 @@ class Batches:
         self._share.training = self.recorder.trainings.now if training else -1
         drawn, self.drawn = self.drawn, []
         for draw in drawn if training else ():
-            self.recorder.streams.write(wrapper, draw)
+            self.recorder.streams.write(wrapper.index, wrapper.group, draw)
         self.write_size()
         if training and handed.values is not None:
             self._look_at(wrapper, handed)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lockstep.torch.patches import Patches
     from lockstep.torch.samplers import Samplers
     from lockstep.torch.schedules import Schedules
+    from lockstep.torch.sharded import Sharded
     from lockstep.torch.streams import Streams
     from lockstep.torch.wrapping import Wrapping
 
@@ -85,6 +86,7 @@ class Recorder:
         self.averaging: Averaging | None = None
         self.in_flight: InFlight | None = None
         self.schedules: Schedules | None = None
+        self.sharded: Sharded | None = None
         self.wrapping: Wrapping
         self.n_losses: Counter[int] = Counter()  # By wrapper.
         self.n_weighted: Counter[int] = Counter()  # Losses with weights of classes, by wrapper.

@@ -146,6 +146,8 @@ class Stepping:
             return
         self.recorder.poll()
         self._stepped = (optimizer, self.shares_of(optimizer))
+        if self.recorder.sharded is not None:
+            self.recorder.sharded.stepping(optimizer)
         if any(wrapper.looks and not wrapper.gone for wrapper in self.recorder.wrapping.all):
             self._strays[optimizer].write_used(pen)
         for share in self._stepped[1]:
@@ -287,6 +289,8 @@ def install(recorder: Recorder) -> None:
             if recorder.averaging is not None:
                 recorder.averaging.stepped(optimizer)
             recorder.batches.stepped(optimizer)
+            if recorder.sharded is not None:
+                recorder.sharded.stepped()
         except Exception as error:
             recorder.trouble(SEAM, error)
 

@@ -17,7 +17,8 @@ import random
 import sys
 import weakref
 from array import array
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 import torch
 from torch.nn.modules.dropout import _DropoutNd
@@ -28,13 +29,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from lockstep.torch.recorder import Recorder
-    from lockstep.torch.wrapping import Wrapper
+
+Entered = tuple[torch.Generator, torch.Tensor, int]
 
 SEAM = "streams"
 LOOKS = 4  # Forwards or batches of a pass that are looked at before none is expected to draw.
 _KEY = 624  # Words that a Mersenne twister makes at a time.
 _STRIDE = 256
 _MOST_STRIDES = 64  # Ten million words: a twentieth of a second, once a pass.
+
+
+class Model(Protocol):
+    """What a forward is of: a wrapper's module, or one that is divided."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def group(self) -> int: ...
+    @property
+    def module(self) -> Callable[[], torch.nn.Module | None]: ...
 
 
 class Draw(NamedTuple):
@@ -177,7 +190,7 @@ class Streams:
         self._told: dict[int, list[Draw]] = {}  # By loader: what its workers have drawn from.
         self.own: list[Draw] = []  # What this process has, for the batch that it is about to hand out.
         self._half = b""  # Of a line.
-        self._looks: dict[int, tuple[int, int]] = {}  # Wrapper -> epoch, and forwards left to look at.
+        self._looks: WeakKeyDictionary[Model, tuple[int, int]] = WeakKeyDictionary()  # Epoch, and forwards left to look at.
 
     def close(self) -> None:
         os.close(self.reader)
@@ -252,40 +265,40 @@ class Streams:
             self._told.setdefault(int(loader), []).append(
                 Draw(int(nth), int(worker), stream, bytes.fromhex(state)))
 
-    def write(self, wrapper: Wrapper, draw: Draw) -> None:
+    def write(self, wrapper: int, group: int, draw: Draw) -> None:
         pen = self.recorder.pen
         if pen is not None:
             # Ranks of other groups may share a stream on purpose, as those do that share out one model.
-            stream = f"{draw.stream}, group {wrapper.group}" if wrapper.group else draw.stream
-            pen.rng(wrapper.index, stream, False, draw.worker, torch.frombuffer(bytearray(draw.state), dtype=torch.uint8))
+            stream = f"{draw.stream}, group {group}" if group else draw.stream
+            pen.rng(wrapper, stream, False, draw.worker, torch.frombuffer(bytearray(draw.state), dtype=torch.uint8))
 
     # -- dropout
 
-    def is_settled(self, wrapper: Wrapper) -> bool:
+    def is_settled(self, model: Model) -> bool:
         """Whether the next forward need not be looked at."""
-        return self._looks.get(wrapper.index) == (self.recorder.epoch, 0)
+        return self._looks.get(model) == (self.recorder.epoch, 0)
 
-    def entering(self, wrapper: Wrapper) -> tuple[torch.Generator, torch.Tensor, int] | None:
-        """The wrapper's forward begins. Returns: what to compare with when it is over."""
-        epoch, left = self._looks.get(wrapper.index, (-1, 0))
+    def entering(self, model: Model) -> Entered | None:
+        """Its forward begins. Returns: what to compare with when it is over."""
+        epoch, left = self._looks.get(model, (-1, 0))
         if epoch == self.recorder.epoch and left == 0:
             return None
-        module = wrapper.module()
+        module = model.module()
         if self.recorder.pen is None or module is None or not module.training or not torch.is_grad_enabled():
             return None
         left = left - 1 if epoch == self.recorder.epoch else LOOKS - 1
-        self._looks[wrapper.index] = (self.recorder.epoch, left)
+        self._looks[model] = (self.recorder.epoch, left)
         if not any(_drops(inner) for inner in module.modules()):
-            self._looks[wrapper.index] = (self.recorder.epoch, 0)
+            self._looks[model] = (self.recorder.epoch, 0)
             return None
         generator = _generator_of(module)
         return None if generator is None else (generator, generator.get_state(), generator.initial_seed())
 
-    def left(self, wrapper: Wrapper, entered: tuple[torch.Generator, torch.Tensor, int]) -> None:
+    def left(self, model: Model, entered: Entered) -> None:
         generator, state, seed = entered
         if generator.initial_seed() == seed and not torch.equal(generator.get_state(), state):
-            self._looks[wrapper.index] = (self.recorder.epoch, 0)
-            self.write(wrapper, Draw(0, -1, "dropout", _digest(bytes(state.numpy()))))
+            self._looks[model] = (self.recorder.epoch, 0)
+            self.write(model.index, model.group, Draw(0, -1, "dropout", _digest(bytes(state.numpy()))))
 
 
 def _drops(module: torch.nn.Module) -> bool:

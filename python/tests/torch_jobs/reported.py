@@ -142,6 +142,8 @@ ROWS = {
     "divided_by_devices": Row(None, ranks=3, advice="A-other-divisor"),
     # Why a rank has ended early only a word could say.
     "early_stop_one_rank": Row(Expected("progress", "uneven-batches", missing=(1,), ranks=(0,))),
+    "fsdp_same_dropout": Row(Expected("rng-scopes", "rng-same-dropout", 0, (0, 1), tensor="dropout")),
+    "fsdp_scheduler_on_rank_0": Row(Expected("optimizer-equal", "optimizer-options-differ", 1, (1,), says="learning_rate is 0.1 on rank 1")),
     "gradients_broadcast": Row(
         Expected("gradient-mean", None, 1, (0,), tensor="0.weight", says="one rank's own gradient"), ranks=3),
     "gradients_reduced_to_one": Row(

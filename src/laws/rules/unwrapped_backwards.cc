@@ -133,12 +133,14 @@ Advice UnwrappedBackwards::unchecked(const Attempt& attempt) {
   const std::string computing =
       ranks_text(std::vector<Rank>(attempt.compute.begin(), attempt.compute.end()));
   if (all_have(attempt, &Elements::n_in_parts)) {
-    return {"A-shared-out",
-            computing +
-                " sum gradients in parts (reduce-scatter), as models do that are shared out "
-                "among the ranks: calls, losses and what a sampler divides were checked; "
-                "gradients and parameters, of which each rank has a part, were not",
-            AdviceSubject::kChecks};
+    return {
+        "A-shared-out",
+        computing +
+            " sum gradients in parts (reduce-scatter), as models do that are shared out "
+            "among the ranks: calls, losses, what a sampler divides and, where fully_shard divides "
+            "the model among all ranks, options of optimizers and dropout were checked; "
+            "gradients and parameters, of which each rank has a part, were not",
+        AdviceSubject::kChecks};
   }
   return {"A-nothing-wrapped",
           computing +
