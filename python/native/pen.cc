@@ -290,7 +290,7 @@ std::int64_t Pen::next_number(std::int32_t group, const Signature& signature) {
 }
 
 std::int64_t Pen::post(std::int32_t group, const Signature& signature, std::int32_t wrapper) {
-  const OpenCall call{group, next_number(group, signature), signature};
+  const OpenCall call{group, next_number(group, signature), signature, now()};
   write(CollectiveEvent{.phase = CollectivePhase::kPosted,
                         .group = group,
                         .seq = call.seq,
@@ -320,14 +320,17 @@ void Pen::leave_out(std::int32_t group, std::int64_t n, std::int32_t wrapper) {
         wrapper);
 }
 
-void Pen::complete(std::int64_t ticket, bool ok, std::int32_t wrapper) {
+void Pen::complete(std::int64_t ticket, bool ok, double deadline_s, std::int32_t wrapper) {
   const auto known = open_.find(ticket);
   if (known == open_.end()) return;
+  const double lasted_s = static_cast<double>((now() - known->second.posted).ns) * 1e-9;
+  const bool timed_out = deadline_s > 0.0 && lasted_s >= deadline_s;
+  const CallStatus failure = timed_out ? CallStatus::kTimedOut : CallStatus::kFailed;
   write(CollectiveEvent{.phase = ok ? CollectivePhase::kCompleted : CollectivePhase::kFailed,
                         .group = known->second.group,
                         .seq = known->second.seq,
                         .signature = known->second.signature,
-                        .status = ok ? CallStatus::kOk : CallStatus::kFailed},
+                        .status = ok ? CallStatus::kOk : failure},
         wrapper);
   open_.erase(known);
 }

@@ -91,7 +91,8 @@ class Pen {
   // -- collectives
   /// Records the call and flushes. Returns: a ticket for complete().
   std::int64_t post(std::int32_t group, const Signature& signature, std::int32_t wrapper);
-  void complete(std::int64_t ticket, bool ok, std::int32_t wrapper);
+  /// `deadline_s`: one that has not gone well has timed out if it lasted as long; 0: that is not known.
+  void complete(std::int64_t ticket, bool ok, double deadline_s, std::int32_t wrapper);
 
   /// The last `n` collectives of the group were calls of the wrapper's own, and are left out of the
   /// trace: one event stands for them.
@@ -100,6 +101,9 @@ class Pen {
 
   /// The call's number among its group's. Requires: it has not been completed.
   std::int64_t seq_of(std::int64_t ticket) const { return open_.at(ticket).seq; }
+
+  /// Requires: it has not been completed.
+  std::int32_t group_of(std::int64_t ticket) const { return open_.at(ticket).group; }
 
   /// The text of a call site's file, alive as long as the pen.
   const char* keep(std::string_view text) { return names_.text(names_.intern(text)).data(); }
@@ -137,6 +141,7 @@ class Pen {
     std::int32_t group = 0;
     std::int64_t seq = 0;
     Signature signature;
+    VirtualTime posted;
   };
 
   /// An event that is not a line yet, and what its spans show.

@@ -270,8 +270,13 @@ PyObject* seq_of(PenState& state, const Arguments& arguments) {
 }
 
 PyObject* completed(PenState& state, const Arguments& arguments) {
-  state.pen.complete(arguments.integer(1), arguments.flag(2), arguments.small(0));
+  state.pen.complete(
+      arguments.integer(1), arguments.flag(2), arguments.real(3), arguments.small(0));
   return none();
+}
+
+PyObject* group_of(PenState& state, const Arguments& arguments) {
+  return checked(PyLong_FromLong(state.pen.group_of(arguments.integer(0))));
 }
 
 // -- the rank itself
@@ -397,7 +402,8 @@ std::vector<PyMethodDef> all_methods() {
       method<group, 2>("group"),
       method<posted, 16>("posted"),
       method<posted_own, 9>("posted_own"),
-      method<completed, 3>("completed"),
+      method<completed, 4>("completed"),
+      method<group_of, 1>("group_of"),
       method<leave_out, 3>("leave_out"),
       method<seq_of, 1>("seq_of"),
       method<environment, 5>("environment"),

@@ -10,12 +10,14 @@ from __future__ import annotations
 import sys
 import zlib
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+import torch
 import torch.distributed.distributed_c10d as c10d
 
 from lockstep.torch.recorder import BACKWARD, DTYPES
-from lockstep.torch.sites import local_of, site
+from lockstep.torch.sites import local_of, site, site_here
 from lockstep.words import CollectiveOp, DType, ReduceOp
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from lockstep.torch.recorder import Recorder
 
 SEAM = "groups"
+TIMED_OUT = "lockstep_timed_out"  # Of an error: a deadline has passed that no clock of ours shows.
 HOOK_ID = 0x10C5  # Hooks of others have other numbers.
 C10D = "distributed_c10d.py"
 _CALLERS = frozenset((
@@ -212,6 +215,34 @@ class Calls:
         self._posted.clear()
         return tickets
 
+    def monitored(self, barrier: Callable[[], Any], deadline: float) -> Any:
+        """A barrier whose messages no hook sees: all ranks of the group wait for each other in it."""
+        ticket = self.recorder.quietly(SEAM, lambda: self._post_barrier(*site_here()))
+        well = False
+        try:
+            result = barrier()
+            well = True
+            return result
+        except RuntimeError as error:
+            if getattr(error, TIMED_OUT, False):
+                deadline = sys.float_info.min
+            raise
+        finally:
+            self.recorder.quietly(SEAM, lambda: self._end_barrier(ticket, well, deadline))
+
+    def _post_barrier(self, file: str, line: int) -> int | None:
+        recorder, pen = self.recorder, self.recorder.pen
+        if pen is None:
+            return None
+        if self.n_called != self._n_written:
+            self.write_left_out()
+        return pen.posted(recorder.current.wrapper, self.number, CollectiveOp.BARRIER, ReduceOp.SUM, DType.U8, False, False,
+                          -1, -1, 0, 0, 0, 0, file, line, recorder.scope)
+
+    def _end_barrier(self, ticket: int | None, well: bool, deadline: float) -> None:
+        if ticket is not None and self.recorder.pen is not None:
+            self.recorder.pen.completed(self.recorder.current.wrapper, ticket, well, deadline)
+
     def posted(self, call: Any) -> None:
         try:
             if self.n_called == self._n_written or not self._note_taken(call):
@@ -294,6 +325,8 @@ class Groups:
         self.awaited: set[int] = set()  # Tickets that the backward running now waits for, and raises if they fail.
         self.numbers: dict[str, int] = {}  # By c10d's name.
         self._calls: list[Calls] = []
+        self.deadlines: dict[int, float] = {}  # Seconds that a call may last, by number; 0: not known.
+        self._monitored: set[Any] = set()  # Classes of groups.
         self._on_first_group = on_first_group
 
     def calls_of(self, number: int) -> Calls | None:
@@ -320,11 +353,28 @@ class Groups:
         name = str(given["group_name"])
         number = 0 if not ranks else _number_of(name)
         self.numbers[name] = number
+        self.deadlines[number] = _deadline_of(group)
         calls = Calls(self, number, group)
         self._calls.append(calls)
         group.register_pre_hook(HOOK_ID, calls.posting)
         group.register_post_hook(HOOK_ID, calls.posted)
         recorder.patches.on_undo(lambda: _remove_hooks(group))
+        self._see_monitored(type(group))
+
+    def _see_monitored(self, kind: Any) -> None:
+        """Barriers that name who is missing call no hook: their method is replaced in the class of groups, once."""
+        def make(real: Callable[..., Any]) -> Callable[..., Any]:
+            def monitored_barrier(group: Any, *args: Any, **kwargs: Any) -> Any:
+                calls = self.calls_of(self.numbers.get(str(getattr(group, "group_name", "")), -1))
+                if calls is None or self.recorder.pen is None:
+                    return real(group, *args, **kwargs)
+                timeout = next(iter(args), kwargs.get("timeout"))
+                return calls.monitored(lambda: real(group, *args, **kwargs), _seconds(timeout))
+            return monitored_barrier
+
+        if kind not in self._monitored:
+            self._monitored.add(kind)
+            self.recorder.patches.wrap(kind, "monitored_barrier", make)
 
     def _without_hooks(self, group: Any, given: dict[str, Any]) -> None:
         if group is None or not hasattr(group, "size"):
@@ -353,7 +403,10 @@ class Groups:
         failed += [ticket for ticket, work in list(self.open.items())
                    if _has_raised(work) and self.open.pop(ticket, self) is not self]
         for ticket in failed:
-            pen.completed(self.recorder.current.wrapper, ticket, False)
+            pen.completed(self.recorder.current.wrapper, ticket, False, self._deadline_of(pen, ticket))
+
+    def _deadline_of(self, pen: Pen, ticket: int) -> float:
+        return self.deadlines.get(pen.group_of(ticket), 0.0)
 
     def after_backward(self) -> None:
         """A backward has returned: what it waits for went well, or it had raised."""
@@ -368,7 +421,8 @@ class Groups:
         for ticket, work in list(self.open.items()):
             over, ok = _is_over(work, ticket in well)
             if over and self.open.pop(ticket, self) is not self:
-                recorder.pen.completed(recorder.current.wrapper, ticket, ok)
+                deadline = 0.0 if ok else self._deadline_of(recorder.pen, ticket)
+                recorder.pen.completed(recorder.current.wrapper, ticket, ok, deadline)
 
 
 def _remove_hooks(group: Any) -> None:
@@ -377,6 +431,18 @@ def _remove_hooks(group: Any) -> None:
             getattr(group, name)(HOOK_ID)
         except (AttributeError, RuntimeError):
             pass  # The group is gone, and its hooks with it.
+
+
+def _deadline_of(group: Any) -> float:
+    """Seconds; 0 where the group does not say."""
+    try:
+        return _seconds(group._get_backend(torch.device("cpu")).options._timeout)
+    except (AttributeError, RuntimeError):
+        return 0.0
+
+
+def _seconds(timeout: Any) -> float:
+    return timeout.total_seconds() if isinstance(timeout, timedelta) else 0.0
 
 
 def _number_of(name: str) -> int:

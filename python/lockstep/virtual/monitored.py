@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from lockstep.torch.groups import TIMED_OUT
 from lockstep.virtual.timeouts import plain_seconds, seconds_of
 from lockstep.virtual.works import VirtualWork
 from lockstep.words import CollectiveOp
@@ -23,11 +24,18 @@ def barrier(group: VirtualGroup, timeout: Any, wait_all_ranks: bool) -> None:
     limit = plain_seconds(timeout, 0.0)
     if group.rank() == 0:
         if limit == 0:
-            raise RuntimeError("[Rank 0]: Rank 0 timed out in monitoredBarrier after 0 ms.")
+            raise _late("[Rank 0]: Rank 0 timed out in monitoredBarrier after 0 ms.")
         seconds = seconds_of(timeout) or group.timeout_s or 0.0
         _first(group, tag, seconds, wait_all_ranks)
     else:
         _other(group, tag)
+
+
+def _late(text: str) -> RuntimeError:
+    """Ranks have not come in time: in virtual time, so that a recorder has no clock that shows it."""
+    error = RuntimeError(text)
+    setattr(error, TIMED_OUT, True)
+    return error
 
 
 def _message(group: VirtualGroup, op: CollectiveOp, value: torch.Tensor, peer: int, tag: int,
@@ -55,11 +63,11 @@ def _first(group: VirtualGroup, tag: int, seconds: float, wait_all_ranks: bool) 
     answers = [_message(group, CollectiveOp.SEND, word, peer, tag + 1) for peer in others]
     milliseconds = int(seconds * 1000)
     if missing and wait_all_ranks:
-        raise RuntimeError(f"[Rank 0]: Ranks {', '.join(map(str, missing))} failed to pass monitoredBarrier in "
-                           f"{milliseconds} ms")
+        raise _late(f"[Rank 0]: Ranks {', '.join(map(str, missing))} failed to pass monitoredBarrier in "
+                   f"{milliseconds} ms")
     if missing:
-        raise RuntimeError(f"[Rank 0]: Rank {missing[0]} failed to pass monitoredBarrier in {milliseconds} ms\n"
-                           f" Original exception: \n{works[missing[0]].call.error}")
+        raise _late(f"[Rank 0]: Rank {missing[0]} failed to pass monitoredBarrier in {milliseconds} ms\n"
+                   f" Original exception: \n{works[missing[0]].call.error}")
     for answer in answers:
         answer.wait()
 

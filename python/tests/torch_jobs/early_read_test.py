@@ -80,3 +80,14 @@ def test_what_a_rank_loaded_is_not_mistaken_for_what_another_wrote_meanwhile(tmp
     ran = run_job(script, 2, tmp_path / "trace", tmp_path)
     report = lockstep.check(tmp_path / "trace")
     assert {finding.cause for finding in report.findings} == {"read-before-commit"}, f"{report}\n{ran.output}"
+
+
+def test_a_monitored_barrier_orders_a_read_after_a_write(tmp_path: Path) -> None:
+    text = (FOLDER / f"{NAME}.py").read_text().replace("tempfile.gettempdir()", repr(str(tmp_path)))
+    waits = "        dist.barrier()\n    model.module"
+    assert waits in text
+    script = tmp_path / "monitored.py"
+    script.write_text(text.replace(waits, "        dist.monitored_barrier()\n    model.module").replace('"--fixed" in', "True or"))
+    run_job(script, 2, tmp_path / "trace", tmp_path)
+    report = lockstep.check(tmp_path / "trace")
+    assert report.ok and not advised(report), str(report)

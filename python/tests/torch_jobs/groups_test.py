@@ -14,9 +14,14 @@ class Pen:
 
     def __init__(self) -> None:
         self.ended: list[tuple[int, bool]] = []
+        self.deadlines: list[float] = []
 
-    def completed(self, _wrapper: int, ticket: int, ok: bool) -> None:
+    def completed(self, _wrapper: int, ticket: int, ok: bool, deadline: float) -> None:
         self.ended.append((ticket, ok))
+        self.deadlines.append(deadline)
+
+    def group_of(self, ticket: int) -> int:
+        return {7: 3}[ticket]
 
 
 def work(over: bool, future: Any) -> Any:
@@ -44,9 +49,11 @@ def test_a_rank_that_raised_has_failed_the_calls_whose_futures_hold_an_error() -
     groups, pen = groups_with(work(False, future_of(RuntimeError("Connection closed by peer"))))
     groups.poll()
     assert pen.ended == []  # The work does not say that it is over.
+    groups.deadlines = {0: 1.0, 3: 2.5}
     groups.give_up()
     groups.give_up()
     assert pen.ended == [(7, False)] and groups.open == {}
+    assert pen.deadlines == [2.5], "of the call's group"
 
 
 def test_a_call_that_still_runs_is_left_open_when_its_rank_raises() -> None:

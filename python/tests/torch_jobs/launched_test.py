@@ -87,6 +87,29 @@ def test_a_rank_killed_outright_is_dead_and_no_partition(tmp_path: Path) -> None
     assert 1 in (*finding.ranks, *finding.missing)
 
 
+LATE = """import datetime, sys, time
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=TIMEOUT))
+dist.all_reduce(torch.zeros(3))
+if dist.get_rank() == 1:
+    time.sleep(2.5)
+CALL
+"""
+
+
+@pytest.mark.parametrize(("call", "timeout"), [
+    ("dist.all_reduce(torch.zeros(3))", 1.0), ("dist.monitored_barrier(timeout=datetime.timedelta(seconds=1))", 60.0)])
+def test_a_rank_that_comes_after_the_deadline_of_another_was_late(call: str, timeout: float, tmp_path: Path) -> None:
+    script = tmp_path / "late.py"
+    script.write_text(LATE.replace("TIMEOUT", str(timeout)).replace("CALL", call))
+    run_job(script, 2, tmp_path / "trace", tmp_path)
+    report = lockstep.check(tmp_path / "trace")
+    [finding] = report.law("progress").findings
+    assert finding.cause == "slow-rank0-timeout", str(report)
+    assert "waited until the deadline in" in finding.message and "late.py:8" in finding.message
+
+
 def test_recording_from_inside_a_script_ends_with_the_block(tmp_path: Path) -> None:
     script = tmp_path / "inside.py"
     script.write_text(

@@ -30,8 +30,10 @@ struct OpenCall {
   std::int64_t seq = 0;
   Signature signature;
   std::int32_t opt = 0;
+  VirtualTime posted = {};
   bool failed = false;
   bool timed_out = false;
+  VirtualTime gave_up = {};  ///< If it has timed out.
 };
 
 /// One rank's life in one attempt.

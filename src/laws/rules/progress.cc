@@ -171,7 +171,7 @@ class Progress final : public Law {
         stragglers_.on_posted(event, call, worlds_.of(attempt_));
       std::int64_t& n_posted = life.n_posted[channel];
       n_posted = std::max(n_posted, call.seq + 1);
-      life.open.push_back({channel, call.seq, call.signature, event.at.opt});
+      life.open.push_back({channel, call.seq, call.signature, event.at.opt, event.time});
       life.last_call = call.signature;
       n_checked_ += who.n;
       return;
@@ -184,6 +184,7 @@ class Progress final : public Law {
       if (open.seq != call.seq || open.channel != channel) continue;
       open.failed = true;
       open.timed_out = call.status == CallStatus::kTimedOut;
+      open.gave_up = event.time;
     }
   }
 

@@ -37,16 +37,19 @@ Finding WaitExplainer::waiting_in(const Channel& channel, std::int64_t seq) cons
   finding.seq = seq;
   finding.missing = end_->missing(channel, seq);
   const OpenCall* call = nullptr;
+  bool gave_up = false;
   for (const auto& [rank, life] : end_->lives()) {
     const OpenCall* open = life.find(channel, seq);
     if (open == nullptr || !end_->is_stuck(life, *open)) continue;
     finding.ranks.push_back(Rank{rank});
+    gave_up = gave_up || open->timed_out;
     if (call == nullptr) call = open;
   }
   LOCKSTEP_CHECK(call != nullptr, "a rank waits in this call");
   finding.site = call->signature.site.text();
   if (call->opt >= 0) finding.step = call->opt;
-  finding.message = "blocked forever in " + call_text(call->signature);
+  finding.message = (gave_up ? "waited until the deadline in " : "blocked forever in ") +
+                    call_text(call->signature);
   if (finding.missing.empty()) {
     finding.message += ": all members posted it, and it never completed";
   }
@@ -89,6 +92,9 @@ Cause WaitExplainer::cause(const Finding& finding, const Channel& channel) const
         return life != end_->lives().end() && end_->is_dead(life->second) &&
                !life->second.was_ended();
       });
+  if (gave_up(finding, channel) && all_were_on_their_way(finding, channel)) {
+    return Cause::kSlowRank0Timeout;
+  }
   if (one_died) return Cause::kRankCrash;
   if (end_->all_posted(channel, *finding.seq)) return cause_of_lost(finding, channel);
   for (const Rank rank : finding.missing) {
@@ -96,6 +102,22 @@ Cause WaitExplainer::cause(const Finding& finding, const Channel& channel) const
     if (why != Cause::kNone) return why;
   }
   return Cause::kNone;
+}
+
+bool WaitExplainer::gave_up(const Finding& finding, const Channel& channel) const {
+  return std::ranges::any_of(finding.ranks, [&](Rank rank) {
+    return end_->lives().at(to_int(rank)).find(channel, *finding.seq)->timed_out;
+  });
+}
+
+/// Ranks that had not made the call and were asked to end, which their traces show: one that had crashed before leaves no
+/// such word, and closes its connections, so that nothing waits for a deadline.
+bool WaitExplainer::all_were_on_their_way(const Finding& finding, const Channel& channel) const {
+  return !finding.missing.empty() && std::ranges::all_of(finding.missing, [&](Rank rank) {
+    const auto known = end_->lives().find(to_int(rank));
+    return known != end_->lives().end() && known->second.outcome == EndOutcome::kKilled &&
+           known->second.find(channel, *finding.seq) == nullptr;
+  });
 }
 
 Cause WaitExplainer::cause_of_absence(Rank rank,
@@ -131,17 +153,26 @@ Cause WaitExplainer::cause_of_early_end(Rank rank,
   return as_many ? Cause::kBranchNoGraph : Cause::kNone;
 }
 
+/// Once another had given up; or, where times do not show it, one that has not waited as long.
+bool WaitExplainer::one_came_late(const std::vector<const OpenCall*>& calls) {
+  if (!std::ranges::all_of(calls, &OpenCall::timed_out)) return true;
+  const auto first = std::ranges::min_element(calls, {}, &OpenCall::gave_up);
+  return std::ranges::any_of(
+      calls, [&](const OpenCall* call) { return call->posted >= (*first)->gave_up; });
+}
+
 Cause WaitExplainer::cause_of_lost(const Finding& finding, const Channel& channel) const {
-  const Signature* first = nullptr;
+  std::vector<const OpenCall*> calls;
   for (const auto& [rank, life] : end_->lives()) {
     const OpenCall* open = life.find(channel, *finding.seq);
     if (open == nullptr) continue;
-    if (first != nullptr && !alike(open->signature, *first))
-      return Cause::kNone;  // Law 6 names it.
-    first = &open->signature;
-    if (!open->timed_out) continue;
-    // A rank that gave up was released by a watchdog: over a late rank, or over a silent link.
-    return finding.missing.empty() ? Cause::kSlowRank0Timeout : Cause::kLinkFlap;
+    calls.push_back(open);
+    if (!alike(open->signature, calls.front()->signature)) return Cause::kNone;  // Law 6 names it.
+  }
+  // A rank that gave up was released by a watchdog: over a late rank, or over a silent link.
+  if (std::ranges::any_of(calls, &OpenCall::timed_out)) {
+    if (!finding.missing.empty()) return Cause::kLinkFlap;
+    if (one_came_late(calls)) return Cause::kSlowRank0Timeout;
   }
   // Where no rank says how it ended, ranks may have died in this call.
   return channel.source < 0 && any_ended(end_->lives()) ? Cause::kPartition : Cause::kNone;

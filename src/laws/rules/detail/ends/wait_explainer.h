@@ -29,9 +29,13 @@ class WaitExplainer {
   std::string absence(Rank rank) const;
   Cause cause(const Finding& finding, const Channel& channel) const;
   /// Why this rank never made a call that others wait in.
+  /// Whether one of those that wait was released by a deadline.
+  bool gave_up(const Finding& finding, const Channel& channel) const;
+  bool all_were_on_their_way(const Finding& finding, const Channel& channel) const;
   Cause cause_of_absence(Rank rank, const Finding& finding, const Channel& channel) const;
   /// Why this rank exited, and normally, before a call that others wait in.
   Cause cause_of_early_end(Rank rank, const Finding& finding, const Channel& channel) const;
+  static bool one_came_late(const std::vector<const OpenCall*>& calls);
   /// Why a call that all members posted does not complete.
   Cause cause_of_lost(const Finding& finding, const Channel& channel) const;
 
