@@ -27,8 +27,7 @@ Outcome add_trace(const std::string& folder, Question& question) {
   const std::optional<RunTimes> times = run_times(*loaded.value().trace, clock);
   if (!times) return Error{"no times of optimizer steps in this trace", folder};
   question.steps = times;
-  if (clock == RunClock::kSeparate) return success();
-  for (const StepCalls& step : step_calls(*loaded.value().trace)) {
+  for (const StepCalls& step : times->step_calls) {
     question.measured.push_back(
         {.calls = step.calls, .took_ns = static_cast<double>(step.busy_ns)});
   }

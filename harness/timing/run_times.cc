@@ -111,6 +111,8 @@ std::optional<RunTimes> run_times(const MemoryTrace& trace, RunClock clock) {
   if (clock == RunClock::kSeparate) return times;
   const std::vector<GroupCall> calls = group_calls(trace);
   times.calls = by_kind(calls);
+  times.step_calls = step_calls(trace);
+  std::ranges::stable_sort(times.step_calls, std::greater<>(), &StepCalls::n_steps);
   times.late = late_ranks(calls, trace.n_ranks());
   if (times.late) times.late_node = node_of(trace, times.late->ranks);
   return times;

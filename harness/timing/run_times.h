@@ -9,6 +9,7 @@
 #include "lockstep/base/words.h"
 #include "lockstep/harness/timing/call_times.h"
 #include "lockstep/harness/timing/rank_steps.h"
+#include "lockstep/harness/timing/step_calls.h"
 
 namespace lockstep {
 
@@ -58,6 +59,7 @@ struct RunTimes {
   DurationSpread exposed;        ///< Of a step, the time in which the rank waited for calls.
   std::int64_t n_own_async = 0;  ///< StepTimes::n_own_async, of all steps.
   std::vector<CallTimes> calls;  ///< Most time in total first. Empty with separate clocks.
+  std::vector<StepCalls> step_calls;  ///< Most steps first. Empty with separate clocks.
   std::optional<LateRanks> late;
   std::string late_node;  ///< Where these are all ranks of one node: its name.
 

@@ -64,6 +64,38 @@ std::string late_text(const LateRanks& late, const std::string& node) {
       late.of_calls);
 }
 
+std::int64_t n_of(const StepCalls& step) {
+  std::int64_t n = 0;
+  for (const SizedCalls& calls : step.calls) n += calls.n;
+  return n;
+}
+
+std::int64_t bytes_of(const StepCalls& step) {
+  std::int64_t n_bytes = 0;
+  for (const SizedCalls& calls : step.calls) n_bytes += calls.n * calls.n_bytes;
+  return n_bytes;
+}
+
+/// Calls that wait for one another each seem slower than they are.
+std::string step_text(const StepCalls& step) {
+  const double n_bytes = static_cast<double>(bytes_of(step));
+  return fmt::format(
+      "  together, the {} calls of a step have {} and keep their links busy for {}: {:.3g} GB/s\n",
+      n_of(step),
+      bytes_text(bytes_of(step)),
+      duration_text(step.busy_ns),
+      n_bytes / static_cast<double>(step.busy_ns));
+}
+
+void write_step(JsonText& out, const StepCalls& step) {
+  out.open_object();
+  out.key("steps").integer(step.n_steps);
+  out.key("calls").integer(n_of(step));
+  out.key("bytes").integer(bytes_of(step));
+  out.key("busy_ns").integer(step.busy_ns);
+  out.close_object();
+}
+
 void write_spread(JsonText& out, std::string_view key, const DurationSpread& spread) {
   out.key(key).open_object();
   out.key("least_ns").integer(spread.least);
@@ -135,6 +167,10 @@ std::string times_text(const RunTimes& times) {
     text += fmt::format("  {} more kinds of calls took less time: reports as files have them\n",
                         times.calls.size() - kShownCalls);
   }
+  if (!times.step_calls.empty()) {
+    const StepCalls& usual = times.step_calls.front();
+    if (n_of(usual) > 1 && usual.busy_ns > 0) text += step_text(usual);
+  }
   if (times.late) text += late_text(*times.late, times.late_node);
   if (times.n_own_async > 0) {
     text += fmt::format(
@@ -162,6 +198,9 @@ void write_times(JsonText& out, const RunTimes& times) {
   out.key("own_async_calls").integer(times.n_own_async);
   out.key("collectives").open_array();
   for (const CallTimes& call : times.calls) write_call(out, call);
+  out.close_array();
+  out.key("step_calls").open_array();
+  for (const StepCalls& step : times.step_calls) write_step(out, step);
   out.close_array();
   write_late(out, times);
   out.close_object();

@@ -1,4 +1,6 @@
 // Methods of the pen for what optimizers, losses and hooks do, and for a program's own words.
+#include <algorithm>
+
 #include "lockstep/base/disk_files.h"
 #include "lockstep/python/native/pen_methods.h"
 #include "lockstep/tensor/digest.h"
@@ -175,13 +177,14 @@ PyObject* buffer_policy(PenState& state, const Arguments& arguments) {
   return none();
 }
 
+/// An empty file has one as well: 0 says that it is not known.
 PyObject* digest_of_file(PenState& /*state*/, const Arguments& arguments) {
   const Result<std::string> bytes = read_file(std::string(arguments.text(0)));
   if (!bytes.ok()) {
     PyErr_SetString(PyExc_OSError, bytes.error().text().c_str());
     throw PythonError();
   }
-  return checked(PyLong_FromUnsignedLongLong(digest_of(bytes.value())));
+  return checked(PyLong_FromUnsignedLongLong(std::max<std::uint64_t>(digest_of(bytes.value()), 1)));
 }
 
 PyObject* snapshot(PenState& state, const Arguments& arguments) {

@@ -54,9 +54,10 @@ def install(recorder: Recorder) -> None:
         def load(f: Any, *args: Any, **kwargs: Any) -> Any:
             # Before it is loaded: what another rank writes meanwhile must not be taken for what this one read.
             digest = recorder.quietly(SEAM, lambda: digest_of(f))
-            result = real(f, *args, **kwargs)
-            recorder.quietly(SEAM, lambda: write("read", f, digest or 0))
-            return result
+            try:
+                return real(f, *args, **kwargs)
+            finally:  # Part of a file is not loaded, but it was read.
+                recorder.quietly(SEAM, lambda: write("read", f, digest or 0))
         return load
 
     for name, make in (("save", make_save), ("load", make_load)):

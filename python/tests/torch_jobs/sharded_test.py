@@ -1,6 +1,7 @@
 """Models that fully_shard divides: what is compared where all ranks have a part, and nothing where only some have."""
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import lockstep
@@ -84,10 +85,17 @@ def test_what_ranks_must_not_share_is_found_where_all_have_a_part(name: str, tmp
 
 
 @pytest.mark.parametrize("loader", [RANDOM, DIVIDED])
-def test_a_healthy_model_is_silent(loader: str, tmp_path: Path) -> None:
+def test_a_healthy_model_is_silent_and_its_options_are_written_once_a_step(loader: str, tmp_path: Path) -> None:
     assert findings(tmp_path, 2, LOADER=loader) == []
+    lines = (tmp_path / "trace" / "a000.rank-00001.jsonl").read_text().splitlines()[1:]
+    options = [event for event in map(json.loads, lines) if event["kind"] == "options"]
+    assert [event["at"][4] for event in options] == [0, 1, 2, 3]
+    assert options[0]["names"] == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert dict(zip(options[0]["options"], options[0]["values"]))["learning_rate"] == 0.01
 
 
 def test_where_only_some_ranks_have_a_part_they_may_share_what_they_draw(tmp_path: Path) -> None:
     mesh = "init_device_mesh('cpu', (2, 2), mesh_dim_names=('data', 'model'))['data']"
-    assert findings(tmp_path, 4, MESH=mesh, SEED="0", BETAS="(0.9, 0.99 if rank else 0.9)") == []
+    loader = "DataLoader(Noisy(), 2, sampler=DistributedSampler(Noisy(), 2, rank // 2))"
+    assert findings(tmp_path, 4, MESH=mesh, SEED="0", BETAS="(0.9, 0.99 if rank else 0.9)", LOADER=loader,
+                    NOISE="numpy.random.rand()") == []

@@ -96,6 +96,52 @@ TEST(RunTimesTest, ATerminalShowsFourKindsOfCallsAndCountsTheOthers) {
       << text;
 }
 
+/// Three calls of 1 MB each, posted at once: the link is busy for 300 us. Two steps are alike, the first has one call of 3 MB.
+MadeTrace queued_calls() {
+  MadeTrace made;
+  std::int64_t seq = 0;
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const std::int64_t start = 1'000'000 * step;
+    const std::int64_t n_calls = step == 0 ? 1 : 3;
+    for (const std::int32_t rank : {0, 1}) {
+      made.forward(rank, start);
+      for (std::int64_t i = 0; i < n_calls; ++i) {
+        const std::int64_t end = start + 100'000 + 300'000 / n_calls * (i + 1);
+        made.call(rank, start + 100'000, end, made_all_reduce(seq + i, 750'000 / n_calls));
+      }
+      made.step(rank, start + 500'000);
+    }
+    seq += n_calls;
+  }
+  return made;
+}
+
+TEST(RunTimesTest, CallsThatWaitForOneAnotherHaveOneTimeTogether) {
+  const MadeTrace made = queued_calls();
+  const auto times = run_times(made.trace(), RunClock::kShared);
+  ASSERT_TRUE(times.has_value());
+  ASSERT_EQ(times->step_calls.size(), 2U);
+  EXPECT_EQ(times->step_calls[0].n_steps, 2) << "most steps first";
+  const std::string text = times_text(*times);
+  EXPECT_NE(text.find("  together, the 3 calls of a step have 2.861 MiB and keep their links busy "
+                      "for 300 us: 10 GB/s\n"),
+            std::string::npos)
+      << text;
+  JsonText out;
+  write_times(out, *times);
+  EXPECT_NE(
+      out.str().find(R"("step_calls":[{"steps":2,"calls":3,"bytes":3000000,"busy_ns":300000},)"
+                     R"({"steps":1,"calls":1,"bytes":3000000,"busy_ns":300000}])"),
+      std::string::npos)
+      << out.str();
+  EXPECT_TRUE(run_times(made.trace(), RunClock::kSeparate)->step_calls.empty());
+}
+
+TEST(RunTimesTest, AStepOfOneCallHasNoLineOfItsOwn) {
+  EXPECT_EQ(times_text(*run_times(two_steps().trace(), RunClock::kShared)).find("together"),
+            std::string::npos);
+}
+
 TEST(RunTimesTest, WithSeparateClocksOnlyWhatOneRankSawIsSaid) {
   const MadeTrace made = two_steps();
   const auto times = run_times(made.trace(), RunClock::kSeparate);
