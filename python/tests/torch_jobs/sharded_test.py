@@ -85,7 +85,7 @@ def test_what_ranks_must_not_share_is_found_where_all_have_a_part(name: str, tmp
 
 
 @pytest.mark.parametrize("loader", [RANDOM, DIVIDED])
-def test_a_healthy_model_is_silent_and_its_options_are_written_once_a_step(loader: str, tmp_path: Path) -> None:
+def test_a_healthy_model_is_silent_and_its_options_are_written_at_each_step(loader: str, tmp_path: Path) -> None:
     assert findings(tmp_path, 2, LOADER=loader) == []
     lines = (tmp_path / "trace" / "a000.rank-00001.jsonl").read_text().splitlines()[1:]
     options = [event for event in map(json.loads, lines) if event["kind"] == "options"]
