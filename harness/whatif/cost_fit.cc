@@ -38,7 +38,6 @@ Equation equation_of(const SizedCalls& call, const ReductionOrder& order) {
 Equation equation_of(const MeasuredCalls& measured, const ReductionOrder& order) {
   Equation sum{.took = measured.took_ns};
   for (const SizedCalls& call : measured.calls) {
-    if (call.n_ranks < 2) continue;
     const Equation one = equation_of(call, order);
     sum.messages += one.messages;
     sum.bytes += one.bytes;

@@ -81,7 +81,6 @@ Result<ComputeFit> fit_compute(const Question& question) {
   const std::vector<Setting> alone = {{"sim.link", "{}"},
                                       {"sim.compute.gflops", exact(1.0)},
                                       {"sim.compute.jitter", "0.0"},
-                                      {"sim.compute.contention", "0.0"},
                                       {"sim.compute.slow", "[]"}};
   const Result<RunTimes> times = run_once(question, both(question.settings, alone));
   if (!times.ok()) return times.error();

@@ -314,3 +314,23 @@ def test_shapes_that_differ_have_the_text_of_ddp(tmp_path: Path) -> None:
     outcome = run_virtual(script, 3, "--no-record")
     assert outcome.found["outcome"] == "failed"
     assert "appears not to match sizes of the same param in process 0" in printed(outcome)
+
+
+# A sleep takes virtual time, in which the deadline of the others passes.
+LATE = HEAD + '''
+import datetime
+import time
+if rank == 2:
+    time.sleep(4)
+dist.monitored_barrier(timeout=datetime.timedelta(seconds=2))
+'''
+
+
+def test_a_rank_that_comes_too_late_to_a_monitored_barrier_was_late(tmp_path: Path) -> None:
+    script = tmp_path / "late.py"
+    script.write_text(LATE)
+    outcome = run_virtual(script, 3)
+    assert outcome.report is not None and not outcome.ok
+    [finding] = outcome.report.law("progress").findings
+    assert finding.cause == "slow-rank0-timeout", str(outcome.report)
+    assert "waited until the deadline in barrier" in finding.message

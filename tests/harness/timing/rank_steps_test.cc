@@ -102,10 +102,11 @@ TEST(RankStepsTest, ABackwardAwaitsTheCallsOfPyTorchsReducer) {
   EXPECT_EQ(steps[0].backward_end_ns, 105);
 }
 
-// Of two micro-steps, 10..30 and 60..90; a loss that is only looked at ends nothing.
+// Of two micro-steps, 10..30 and 60..90, of which the first has two forwards; a loss that is only looked at ends nothing.
 TEST(RankStepsTest, ForwardsLastUntilTheirLosses) {
   MadeTrace made;
   made.forward(0, 10);
+  made.forward(0, 15);
   made.add(0, 20, LossEvent{.grad = false});
   made.add(0, 30, LossEvent{});
   made.add(0, 40, LossEvent{});

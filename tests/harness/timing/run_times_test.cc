@@ -96,7 +96,7 @@ TEST(RunTimesTest, ATerminalShowsFourKindsOfCallsAndCountsTheOthers) {
       << text;
 }
 
-/// Three calls of 1 MB each, posted at once: the link is busy for 300 us. Two steps are alike, the first has one call of 3 MB.
+/// Three calls of 1 MB each, posted at once: the link is busy for 300 us. Two steps are alike, the first has one call of 600 KB.
 MadeTrace queued_calls() {
   MadeTrace made;
   std::int64_t seq = 0;
@@ -106,8 +106,9 @@ MadeTrace queued_calls() {
     for (const std::int32_t rank : {0, 1}) {
       made.forward(rank, start);
       for (std::int64_t i = 0; i < n_calls; ++i) {
-        const std::int64_t end = start + 100'000 + 300'000 / n_calls * (i + 1);
-        made.call(rank, start + 100'000, end, made_all_reduce(seq + i, 750'000 / n_calls));
+        const std::int64_t end = start + 100'000 + 100'000 * (i + 1);
+        const std::int64_t n_elems = step == 0 ? 150'000 : 250'000;
+        made.call(rank, start + 100'000, end, made_all_reduce(seq + i, n_elems));
       }
       made.step(rank, start + 500'000);
     }
@@ -131,7 +132,7 @@ TEST(RunTimesTest, CallsThatWaitForOneAnotherHaveOneTimeTogether) {
   write_times(out, *times);
   EXPECT_NE(
       out.str().find(R"("step_calls":[{"steps":2,"calls":3,"bytes":3000000,"busy_ns":300000},)"
-                     R"({"steps":1,"calls":1,"bytes":3000000,"busy_ns":300000}])"),
+                     R"({"steps":1,"calls":1,"bytes":600000,"busy_ns":100000}])"),
       std::string::npos)
       << out.str();
   EXPECT_TRUE(run_times(made.trace(), RunClock::kSeparate)->step_calls.empty());

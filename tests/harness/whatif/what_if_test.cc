@@ -163,6 +163,15 @@ TEST_F(WhatIfTest, WhereNothingWasHiddenWholeStepsGiveTheSpeed) {
   EXPECT_DOUBLE_EQ(answer.value().compute->gflops, 3584.0 / (1536 + 2 * 2048));
 }
 
+TEST_F(WhatIfTest, StepsThatTookNoTimeGiveNoSpeed) {
+  Question asked = question(kJob + kCosts);
+  asked.sweep = {{"ddp.bucket_cap_mb", {"25"}}};
+  asked.steps = RunTimes{};
+  const auto answer = what_if(asked);
+  ASSERT_TRUE(answer.ok()) << answer.error().text();
+  EXPECT_FALSE(answer.value().compute.has_value());
+}
+
 TEST_F(WhatIfTest, TransfersNeverCostAllOfTheSpeed) {
   Question asked = question(kJob + "sim = { order = \"gloo-ring\" }\n");
   asked.sweep = {{"ddp.bucket_cap_mb", {"25"}}};

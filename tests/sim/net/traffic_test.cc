@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/sim/net/network.h"
+
 namespace lockstep::sim {
 namespace {
 
@@ -49,6 +51,20 @@ TEST(TrafficTest, RanksHaveTrafficOfTheirOwn) {
   traffic.add(1, {10}, {40});
   EXPECT_EQ(under_way(traffic, 0, 0, 100), 0);
   EXPECT_EQ(under_way(traffic, 1, 0, 100), 30);
+}
+
+// 1000 bytes at 1 GB/s, 100 ns of latency.
+TEST(TrafficTest, AMessageIsUnderWayForItsSenderAndItsReceiver) {
+  NetOptions net;
+  net.intra = {.latency_ns = 100, .gb_per_s = 1.0};
+  Network network(net, 3);
+  Traffic traffic(3);
+  network.report_to(&traffic);
+  network.set_now({50});
+  EXPECT_EQ(network.pass(0, 1, 1000)->ns, 50 + 1100);
+  EXPECT_EQ(under_way(traffic, 0, 0, 5000), 1100);
+  EXPECT_EQ(under_way(traffic, 1, 0, 5000), 1100);
+  EXPECT_EQ(under_way(traffic, 2, 0, 5000), 0);
 }
 
 }  // namespace
