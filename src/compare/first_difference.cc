@@ -1,10 +1,13 @@
 #include "lockstep/compare/first_difference.h"
 
 #include <algorithm>
+#include <bit>
 #include <span>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "lockstep/base/text.h"
 #include "lockstep/compare/detail/places.h"
 #include "lockstep/formats/jsonl.h"
 
@@ -36,6 +39,28 @@ std::string differing_tensor(const Event& left, const MemoryTrace& left_trace, c
   const std::span<const NameId> names = left_trace.names().layout(a.layout);
   for (std::size_t i = 0; i < std::min({a.words.size(), b.words.size(), names.size()}); ++i) {
     if (a.words[i] != b.words[i]) return std::string(left_trace.names().text(names[i]));
+  }
+  return {};
+}
+
+/// "`lr` is 0.001 against 0.002": the first option that two events have with different values, or empty.
+std::string differing_option(const Event& left,
+                             const MemoryTrace& left_trace,
+                             const Event& right,
+                             const MemoryTrace& right_trace) {
+  const auto* a = std::get_if<OptimizerEvent>(&left.body);
+  const auto* b = std::get_if<OptimizerEvent>(&right.body);
+  if (a == nullptr || b == nullptr) return {};
+  const std::span<const NameId> names = left_trace.names().layout(a->options);
+  const std::span<const NameId> others = right_trace.names().layout(b->options);
+  const std::size_t n = std::min({names.size(), others.size(), a->values.size(), b->values.size()});
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::string_view name = left_trace.names().text(names[i]);
+    if (name != right_trace.names().text(others[i])) return {};
+    if (std::bit_cast<std::uint64_t>(a->values[i]) == std::bit_cast<std::uint64_t>(b->values[i]))
+      continue;
+    return "`" + std::string(name) + "` is " + exact(a->values[i]) + " against " +
+           exact(b->values[i]);
   }
   return {};
 }
@@ -111,11 +136,18 @@ Difference difference_at(std::size_t i, const Side& left, const Side& right, Ran
   const std::size_t right_place = right.place(i, rank);
   Difference found{
       .at = one.plain.at, .rank = rank, .event = std::string(name_of(kind_of(one.plain.body)))};
-  if (both) found.tensor = differing_tensor(left.list[i].plain, left.trace, right.list[i].plain);
+  std::string option;
+  if (both) {
+    const Event& a = left.list[i].plain;
+    const Event& b = right.list[i].plain;
+    found.tensor = differing_tensor(a, left.trace, b);
+    option = differing_option(a, left.trace, b, right.trace);
+  }
   found.text = "sync " + std::to_string(one.plain.at.sync) + ", event " +
                std::to_string(one.place) + " (" + found.event + ")";
   if (!found.tensor.empty()) found.text += ", tensor `" + found.tensor + "`";
   found.text.append(", rank ").append(std::to_string(to_int(rank)));
+  if (!option.empty()) found.text.append(": ").append(option);
   found.text.append("\n  < ").append(line_of(left.trace.events(rank), left_place, left.trace));
   found.text.append("\n  > ").append(line_of(right.trace.events(rank), right_place, right.trace));
   if (!found.tensor.empty()) {

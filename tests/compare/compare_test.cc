@@ -32,6 +32,8 @@ class Script {
     add(rank, CollectiveEvent{.phase = CollectivePhase::kCompleted, .seq = seq, .digest = digest});
   }
 
+  LayoutId layout(const std::vector<NameId>& names) { return names_->intern_layout(names); }
+
   NameId name(const std::string& text) { return names_->intern(text); }
 
   const MemoryTrace& trace() const { return trace_; }
@@ -91,6 +93,29 @@ TEST(FirstDifferenceTest, WhereInTheProgramSomethingHappenedCountsOnlyWithTimes)
   EXPECT_TRUE(cli::first_difference(before.trace(), after.trace(), cli::Timing::kCompared));
   const Script other = script_at("copy.py", 20, 2);
   EXPECT_TRUE(cli::first_difference(before.trace(), other.trace(), cli::Timing::kIgnored));
+}
+
+/// An optimizer's options, in this order.
+Script script_of(const std::vector<std::string>& options, const std::vector<double>& values) {
+  Script script;
+  std::vector<NameId> names;
+  for (const std::string& option : options) names.push_back(script.name(option));
+  script.add(0, OptimizerEvent{.options = script.layout(names), .values = values});
+  return script;
+}
+
+TEST(FirstDifferenceTest, TheFirstOptionThatDiffersIsNamedWithItsValues) {
+  const Script before = script_of({"momentum", "lr", "eps"}, {0.9, 0.001, 1e-8});
+  const Script after = script_of({"momentum", "lr", "eps"}, {0.9, 0.002, 1e-6});
+  const auto found = cli::first_difference(before.trace(), after.trace(), cli::Timing::kIgnored);
+  ASSERT_TRUE(found.has_value());
+  EXPECT_TRUE(
+      found->text.starts_with("sync 0, event 0 (options), rank 0: `lr` is 0.001 against 0.002\n"))
+      << found->text;
+  const Script other = script_of({"momentum", "dampening"}, {0.9, 0.5});
+  const auto unnamed = cli::first_difference(before.trace(), other.trace(), cli::Timing::kIgnored);
+  ASSERT_TRUE(unnamed.has_value());
+  EXPECT_TRUE(unnamed->text.starts_with("sync 0, event 0 (options), rank 0\n")) << unnamed->text;
 }
 
 TEST(FirstDifferenceTest, ADigestCountsWhateverTheTimes) {
