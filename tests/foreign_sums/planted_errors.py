@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from drawn_cases import Case, excess_of
-from number_types import TYPES, Numbers, same
+from number_types import TYPES, Numbers, NumberType
 from orders import chain
 
 MOST_TRIES = 40
@@ -70,15 +70,34 @@ PLANTS = (flipped_bit, of_one_rank(-1, "one"), of_one_rank(1, "one"), of_one_ran
           of_one_rank(-1, "all"), of_one_rank(1, "all"), scaled, another_element, stale)
 
 
+def may_come_from(narrow: NumberType, case: Case, result: Numbers) -> bool:
+    """Whether ranks may have exchanged these sums in a narrower type: each is one of its numbers, at least before a mean or a
+    factor, or has overflowed in it."""
+    factor = float(case.exact_factor())
+    sums = narrow.rounded(result / factor)
+    comes = (narrow.rounded(result) == result) | ~np.isfinite(result)
+    if case.reduction != "sum":
+        comes |= case.kind.rounded(sums / case.ranks) == result
+        comes |= case.kind.rounded(sums * case.kind.rounded(np.array([factor]))) == result
+    return bool(np.all(comes))
+
+
+def overflows(narrow: NumberType, case: Case, result: Numbers) -> bool:
+    """Whether an element that is not finite may be one that this type cannot hold."""
+    sums = np.sum(np.abs(case.parts), axis=0) * max(1.0, abs(float(case.exact_factor())))
+    return bool(np.any(~np.isfinite(result) & (sums > narrow.largest)))
+
+
 def plant(rng: np.random.Generator, case: Case, healthy: Numbers, number: int) -> tuple[Plant | None, int]:
     """The plant, or None where none of the tries was outside; and how many tries stayed inside."""
     for tries in range(MOST_TRIES):
         with np.errstate(all="ignore"):
             planted = PLANTS[number % len(PLANTS)](rng, case, healthy)
-        # Numbers that are all of a narrower type may have been exchanged in it.
-        narrower = [kind.unit for kind in TYPES.values()
-                    if kind.size < case.kind.size and same(kind.rounded(planted.result), planted.result)]
-        unit = max([case.kind.unit, *narrower])
+            narrower = [kind for kind in TYPES.values()
+                        if kind.size < case.kind.size and may_come_from(kind, case, planted.result)]
+            if any(overflows(kind, case, planted.result) for kind in narrower):
+                continue
+        unit = max([case.kind.unit, *(kind.unit for kind in narrower)])
         if excess_of(case, planted.result, unit=unit).far > 1.0:
             return planted, tries
     return None, MOST_TRIES
