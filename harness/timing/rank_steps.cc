@@ -6,31 +6,12 @@
 #include <tuple>
 #include <utility>
 
+#include "lockstep/harness/timing/detail/intervals.h"
 #include "lockstep/trace/timeline.h"
 
 namespace lockstep {
 
 namespace {
-
-struct Interval {
-  std::int64_t start = 0;
-  std::int64_t end = 0;
-};
-
-/// The length of the union of the intervals, as far as they lie in [start, end).
-std::int64_t covered(std::vector<Interval> intervals, std::int64_t start, std::int64_t end) {
-  std::ranges::sort(intervals, {}, &Interval::start);
-  std::int64_t total = 0;
-  std::int64_t reached = start;
-  for (const Interval& each : intervals) {
-    const std::int64_t from = std::max(each.start, reached);
-    const std::int64_t to = std::min(each.end, end);
-    if (to <= from) continue;
-    total += to - from;
-    reached = to;
-  }
-  return total;
-}
 
 /// Reads one rank's events, step after step.
 class Steps {
@@ -63,8 +44,8 @@ class Steps {
   std::int32_t attempt_ = 0;
   std::optional<std::int64_t> start_;
   std::map<Key, Call> open_;
-  std::vector<Interval> calls_;
-  std::vector<Interval> waits_;
+  std::vector<detail::Interval> calls_;
+  std::vector<detail::Interval> waits_;
   std::int64_t last_posted_ = -1;  // Of the backward under way; -1: none was posted.
   std::int64_t last_completed_ = -1;
   std::int64_t backward_end_ = 0;
@@ -127,8 +108,8 @@ void Steps::end_step(std::int64_t now) {
                     .end_ns = now,
                     .backward_end_ns = backward_end_,
                     .forward_ns = forward_ns_,
-                    .communication_ns = covered(calls_, *start_, now),
-                    .exposed_ns = covered(waits_, *start_, now),
+                    .communication_ns = detail::covered(calls_, *start_, now),
+                    .exposed_ns = detail::covered(waits_, *start_, now),
                     .n_own_async = n_own_async_});
   }
   forget_step();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/harness/timing/call_times.h"
+#include "lockstep/harness/timing/detail/intervals.h"
 #include "lockstep/harness/timing/rank_steps.h"
 #include "lockstep/harness/timing/run_times.h"
 
@@ -27,14 +28,12 @@ std::int64_t end_of(const GroupCall& call, const StepTimes& step) {
   return std::min(call.arrived_ns + call.took_ns, awaited ? step.backward_end_ns : step.end_ns);
 }
 
-/// The calls of a step by size, and the length of the union of the times in which each was under way.
+/// The calls of a step by size, and when each was under way.
 class StepLoad {
  public:
   void add(const GroupCall& call, const StepTimes& step) {
     ++sizes_[{call.op, call.n_bytes, call.n_ranks}];
-    const std::int64_t end = end_of(call, step);
-    busy_ns_ += std::max<std::int64_t>(0, end - std::max(call.arrived_ns, reached_));
-    reached_ = std::max(reached_, end);
+    under_way_.push_back({call.arrived_ns, end_of(call, step)});
   }
 
   std::vector<SizedCalls> calls() const {
@@ -46,12 +45,13 @@ class StepLoad {
     return calls;
   }
 
-  std::int64_t busy_ns() const { return busy_ns_; }
+  std::int64_t busy_ns(const StepTimes& step) const {
+    return detail::covered(under_way_, step.start_ns, step.end_ns);
+  }
 
  private:
   std::map<std::tuple<CollectiveOp, std::int64_t, std::int32_t>, std::int64_t> sizes_;
-  std::int64_t busy_ns_ = 0;
-  std::int64_t reached_ = 0;
+  std::vector<detail::Interval> under_way_;
 };
 
 }  // namespace
@@ -67,7 +67,7 @@ std::vector<StepCalls> step_calls(const MemoryTrace& trace) {
       if (next->n_ranks > 1) load.add(*next, step);
     }
     std::vector<SizedCalls> made = load.calls();
-    if (!made.empty()) kinds[std::move(made)].push_back(load.busy_ns());
+    if (!made.empty()) kinds[std::move(made)].push_back(load.busy_ns(step));
   }
   std::vector<StepCalls> all;
   for (auto& [made, busy] : kinds) {

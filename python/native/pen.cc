@@ -323,14 +323,16 @@ void Pen::leave_out(std::int32_t group, std::int64_t n, std::int32_t wrapper) {
 void Pen::complete(std::int64_t ticket, bool ok, double deadline_s, std::int32_t wrapper) {
   const auto known = open_.find(ticket);
   if (known == open_.end()) return;
-  const double lasted_s = static_cast<double>((now() - known->second.posted).ns) * 1e-9;
-  const bool timed_out = deadline_s > 0.0 && lasted_s >= deadline_s;
-  const CallStatus failure = timed_out ? CallStatus::kTimedOut : CallStatus::kFailed;
+  const auto failure = [&] {
+    const double lasted_s = static_cast<double>((now() - known->second.posted).ns) * 1e-9;
+    const bool timed_out = deadline_s > 0.0 && lasted_s >= deadline_s;
+    return timed_out ? CallStatus::kTimedOut : CallStatus::kFailed;
+  };
   write(CollectiveEvent{.phase = ok ? CollectivePhase::kCompleted : CollectivePhase::kFailed,
                         .group = known->second.group,
                         .seq = known->second.seq,
                         .signature = known->second.signature,
-                        .status = ok ? CallStatus::kOk : failure},
+                        .status = ok ? CallStatus::kOk : failure()},
         wrapper);
   open_.erase(known);
 }
