@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <fmt/core.h>
+#include <tuple>
 #include <utility>
 
 #include "lockstep/base/check.h"
@@ -17,12 +19,17 @@ namespace {
 
 constexpr std::size_t kLanes = Sketch::kLanes;
 constexpr std::size_t kPerWord = SketchSigns::kPerWord;
+constexpr std::size_t kNSums = std::tuple_size_v<decltype(Sketch::sums)>;
+constexpr std::size_t kHalf = kLanes * kNSums;  ///< Bits of the signs of eight elements.
 
-/// The signs of the elements from `first` on: bits 4i to 4i + 3 are those of element first + i.
+/// The signs of the elements from `first` on: bit 32 h + 8 j + s is the one of element
+/// first + 8 h + s in projection j, so eight elements have a byte per projection.
 constexpr std::uint64_t signs_of(std::size_t first) {
   std::uint64_t word = 0;
-  for (std::size_t i = kPerWord; i-- > 0;) {
-    word = (word << 4U) | (mix64((first + i + 1) * kGolden64) & 15U);
+  for (std::size_t i = 0; i < kPerWord; ++i) {
+    const std::uint64_t mixed = mix64((first + i + 1) * kGolden64);
+    const std::size_t at = i / kLanes * kHalf + i % kLanes;
+    for (std::size_t j = 0; j < kNSums; ++j) word |= ((mixed >> j) & 1U) << (at + kLanes * j);
   }
   return word;
 }
@@ -58,6 +65,21 @@ struct Vectors<8> {
 };
 #endif
 
+/// For each number of kN bits, kN factors: a bit that is set makes its factor minus one.
+template <std::size_t kN>
+struct alignas(kN * sizeof(double)) Factors {
+  std::array<std::array<double, kN>, std::size_t{1} << kN> of{};
+};
+
+template <std::size_t kN>
+constexpr Factors<kN> kFactors = [] {
+  Factors<kN> factors;
+  for (std::size_t bits = 0; bits < factors.of.size(); ++bits) {
+    for (std::size_t i = 0; i < kN; ++i) factors.of[bits][i] = ((bits >> i) & 1U) != 0 ? -1 : 1;
+  }
+  return factors;
+}();
+
 /// z = mix64 of each key.
 template <typename Words>
 [[gnu::always_inline]] inline void mix(Words& z, const Words& key) {
@@ -80,9 +102,9 @@ template <typename T>
 }
 
 template <typename T>
-using Block = std::array<T, kLanes>;
+using Block = std::array<T, kPerWord>;
 
-/// Writes n < 8 elements, then zeros. Not inlined: the compiler would build the lanes
+/// Writes n < 16 elements, then zeros. Not inlined: the compiler would build the lanes
 /// one by one instead of loading them.
 template <typename T>
 [[gnu::noinline]] void copy_some(Block<T>& to, const T* x, std::size_t n) {
@@ -99,14 +121,17 @@ template <typename Sum, typename Vector, std::size_t... kAt>
   ((sum += lanes[kAt]), ...);
 }
 
+/// Fills `words` with the signs of the elements from `first` on.
+LOCKSTEP_CLONES void mix_signs(std::uint64_t* words, std::size_t n_words, std::size_t first) {
+  for (std::size_t w = 0; w < n_words; ++w) words[w] = signs_of(first + w * kPerWord);
+}
+
 /// What has been seen of a tensor in kN of the eight lanes, from lane kFirst on: sm64, and the
 /// sketch.
 template <std::size_t kFirst, std::size_t kN>
 struct Seen {
   using Doubles = typename Vectors<kN>::Doubles;
   using Words = typename Vectors<kN>::Words;
-
-  static constexpr std::uint64_t kSign = 1ULL << 63U;
 
   Doubles l1{};
   Doubles first{};
@@ -116,70 +141,78 @@ struct Seen {
   Words digest{};
   Words key = (Vectors<kN>::kCount + (kFirst + 1)) * kGolden64;  // Of the next eight elements.
 
-  /// `z`: bits that, shifted to the left by up, up - 1, ..., become the signs.
-  [[gnu::always_inline]] inline void project(const Words& bits, const Words& z, const Words& up) {
-    l1 += reinterpret_cast<Doubles>(bits & ~kSign);
-    first += reinterpret_cast<Doubles>(bits ^ ((z << up) & kSign));
-    second += reinterpret_cast<Doubles>(bits ^ ((z << (up - 1)) & kSign));
-    third += reinterpret_cast<Doubles>(bits ^ ((z << (up - 2)) & kSign));
-    fourth += reinterpret_cast<Doubles>(bits ^ ((z << (up - 3)) & kSign));
+  /// Adds each lane's element, or what it is with its sign changed. The product is exact, and one
+  /// instruction makes it and adds it.
+  template <std::size_t kFrom>
+  [[gnu::always_inline]] static inline void add_signed(Doubles& sum,
+                                                       const Doubles& doubles,
+                                                       std::uint64_t signs) {
+    constexpr std::uint64_t kAll = (std::uint64_t{1} << kN) - 1;
+    const auto& factors = kFactors<kN>.of[(signs >> (kFrom + kFirst)) & kAll];
+    for (std::size_t i = 0; i < kN; ++i) sum[i] = std::fma(doubles[i], factors[i], sum[i]);
   }
 
-  /// The lanes of eight elements as doubles, whose digest is taken where `exist` is all ones.
+  /// Eight elements whose signs are the lower half of `signs`. Those of which `exist` is not all
+  /// ones are zeros that do not count.
   template <typename T>
-  [[gnu::always_inline]] inline void load(Words& values, const T* x, const Words& exist) {
+  [[gnu::always_inline]] inline void take(const T* x, std::uint64_t signs, const Words& exist) {
+    constexpr std::uint64_t kSign = 1ULL << 63U;
     Doubles doubles;
     Words bits;
     for (std::size_t i = 0; i < kN; ++i) {
       doubles[i] = static_cast<double>(detail::load(x[kFirst + i]));
     }
     for (std::size_t i = 0; i < kN; ++i) bits[i] = bits_of(x[kFirst + i]);
-    values = reinterpret_cast<Words>(doubles);
     Words z;
     mix(z, bits + key);
     digest += z & exist;
     key += kGolden64 * kLanes;
+    l1 += reinterpret_cast<Doubles>(reinterpret_cast<Words>(doubles) & ~kSign);
+    add_signed<0>(first, doubles, signs);
+    add_signed<kLanes>(second, doubles, signs);
+    add_signed<2 * kLanes>(third, doubles, signs);
+    add_signed<3 * kLanes>(fourth, doubles, signs);
   }
 
-  /// Eight elements whose signs are in `word` from bit kLow on.
-  template <std::size_t kLow, typename T>
-  [[gnu::always_inline]] inline void take_signed(const T* x, std::uint64_t word) {
-    const Words up = (63 - kLow - 4 * kFirst) - Vectors<kN>::kCount * 4;
-    Words values;
-    load(values, x, ~Words{});
-    project(values, Words{} + word, up);
-  }
-
-  /// Eight elements whose signs are not known yet.
+  /// Sixteen elements for each word of signs.
   template <typename T>
-  [[gnu::always_inline]] inline void take(const T* x, const Words& exist) {
-    Words values;
-    Words z;
-    mix(z, key);
-    load(values, x, exist);
-    project(values, z, Words{} + 63U);
+  [[gnu::always_inline]] inline void take_words(const T* x, std::span<const std::uint64_t> signs) {
+    for (const std::uint64_t word : signs) {
+      take(x, word, ~Words{});
+      take(x + kLanes, word >> kHalf, ~Words{});
+      x += kPerWord;
+    }
   }
 
-  /// All n elements: those for which there are signs, then the others. Where fewer than eight are
-  /// left, zeros make them eight: they change no sum of the sketch, since no partial sum is ever
-  /// -0.
+  /// The last n < 16 elements. Zeros make them sixteen: they change no sum of the sketch, since no
+  /// partial sum is ever -0.
+  template <typename T>
+  [[gnu::always_inline]] inline void take_rest(const T* x, std::size_t n, std::uint64_t word) {
+    Block<T> rest;
+    copy_some(rest, x, n);
+    const Words at = Vectors<kN>::kCount + kFirst;
+    take(rest.data(), word, reinterpret_cast<Words>(at < n));
+    if (n > kLanes) take(&rest[kLanes], word >> kHalf, reinterpret_cast<Words>(at + kLanes < n));
+  }
+
+  /// All n elements, of which as many as `known` goes for have their signs there.
   template <typename T>
   [[gnu::always_inline]] inline void take_all(const T* x,
                                               std::size_t n,
-                                              std::span<const std::uint64_t> signs) {
-    const std::size_t n_words = std::min(n / kPerWord, signs.size());
-    for (std::size_t w = 0; w < n_words; ++w, x += kPerWord) {
-      take_signed<0>(x, signs[w]);
-      take_signed<32>(x + kLanes, signs[w]);
+                                              std::span<const std::uint64_t> known) {
+    std::size_t at = 0;  // Words of signs that have been used.
+    std::array<std::uint64_t, 64> mixed;
+    while (true) {
+      const std::size_t n_left = n - at * kPerWord;
+      const std::size_t n_whole = std::min(n_left / kPerWord, known.size());
+      take_words(x + at * kPerWord, known.first(n_whole));
+      at += n_whole;
+      const std::size_t n_rest = n - at * kPerWord;
+      if (n_rest == 0) return;
+      if (n_whole < known.size()) return take_rest(x + at * kPerWord, n_rest, known[n_whole]);
+      mix_signs(mixed.data(), mixed.size(), at * kPerWord);
+      known = mixed;
     }
-    std::size_t n_left = n - n_words * kPerWord;
-    for (; n_left >= kLanes; n_left -= kLanes, x += kLanes) take(x, ~Words{});
-    if (n_left == 0) return;
-    Block<T> rest;
-    copy_some(rest, x, n_left);
-    take(
-        rest.data(),
-        reinterpret_cast<Words>(Vectors<kN>::kCount + kFirst < static_cast<std::uint64_t>(n_left)));
   }
 
   [[gnu::always_inline]] inline void add_to(TensorFingerprint& print) const {
@@ -257,18 +290,13 @@ LOCKSTEP_ONE_COPY void fingerprint_few(TensorFingerprint& print, const T* x, std
   constexpr std::uint64_t kSign = 1ULL << 63U;
   for (std::size_t i = 0; i < n; ++i) {
     const auto bits = std::bit_cast<std::uint64_t>(static_cast<double>(detail::load(x[i])));
-    const std::uint64_t signs = kFirstSigns[0] >> (4 * i);
+    const std::uint64_t signs = kFirstSigns[0] >> i;
     print.digest += mix64(bits_of(x[i]) + (i + 1) * kGolden64);
     print.sketch.l1 += std::bit_cast<double>(bits & ~kSign);
     for (std::size_t j = 0; j < print.sketch.sums.size(); ++j) {
-      print.sketch.sums[j] += std::bit_cast<double>(bits ^ ((signs << (63 - j)) & kSign));
+      print.sketch.sums[j] += std::bit_cast<double>(bits ^ ((signs << (63 - kLanes * j)) & kSign));
     }
   }
-}
-
-/// Fills `words` with the signs of the elements from `first` on.
-LOCKSTEP_CLONES void mix_signs(std::uint64_t* words, std::size_t n_words, std::size_t first) {
-  for (std::size_t w = 0; w < n_words; ++w) words[w] = signs_of(first + w * kPerWord);
 }
 
 }  // namespace
