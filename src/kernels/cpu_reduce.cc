@@ -145,11 +145,7 @@ void write_block(const Request& request, Value<T>* acc, std::int64_t first, std:
   }
   for (void* const output : request.outputs) {
     T* const o = static_cast<T*>(output) + first;
-    if constexpr (kWrapped<T>) {
-      each(n, [=](std::int64_t i) { o[i] = store<T>(acc[i]); });
-    } else {
-      std::memcpy(o, acc, static_cast<std::size_t>(n) * sizeof(T));
-    }
+    each(n, [=](std::int64_t i) { o[i] = store<T>(acc[i]); });
   }
 }
 
