@@ -195,23 +195,30 @@ struct Seen {
     if (n > kLanes) take(&rest[kLanes], word >> kHalf, reinterpret_cast<Words>(at + kLanes < n));
   }
 
-  /// All n elements, of which as many as `known` goes for have their signs there.
+  /// The elements from `from` on, as far as `signs` go. Returns where it stopped: n is the end.
+  template <typename T>
+  [[gnu::always_inline]] inline std::size_t take_known(const T* x,
+                                                       std::size_t from,
+                                                       std::size_t n,
+                                                       std::span<const std::uint64_t> signs) {
+    const std::size_t n_whole = std::min((n - from) / kPerWord, signs.size());
+    take_words(x + from, signs.first(n_whole));
+    const std::size_t at = from + n_whole * kPerWord;
+    if (at == n || n_whole == signs.size()) return at;
+    take_rest(x + at, n - at, signs[n_whole]);
+    return n;
+  }
+
+  /// All n elements, for the first of which there are signs.
   template <typename T>
   [[gnu::always_inline]] inline void take_all(const T* x,
                                               std::size_t n,
-                                              std::span<const std::uint64_t> known) {
-    std::size_t at = 0;  // Words of signs that have been used.
-    std::array<std::uint64_t, 64> mixed;
-    while (true) {
-      const std::size_t n_left = n - at * kPerWord;
-      const std::size_t n_whole = std::min(n_left / kPerWord, known.size());
-      take_words(x + at * kPerWord, known.first(n_whole));
-      at += n_whole;
-      const std::size_t n_rest = n - at * kPerWord;
-      if (n_rest == 0) return;
-      if (n_whole < known.size()) return take_rest(x + at * kPerWord, n_rest, known[n_whole]);
-      mix_signs(mixed.data(), mixed.size(), at * kPerWord);
-      known = mixed;
+                                              std::span<const std::uint64_t> signs) {
+    std::size_t at = take_known(x, 0, n, signs);
+    while (at < n) {
+      std::array<std::uint64_t, 64> mixed{};
+      mix_signs(mixed.data(), mixed.size(), at);
+      at = take_known(x, at, n, mixed);
     }
   }
 
