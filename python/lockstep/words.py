@@ -141,3 +141,5 @@ class DataPart(IntEnum):
     ENTRIES = 3
     ORDER = 4
     CLASSES = 5
+    VOCABULARY = 6
+    NUMBERING = 7

@@ -13,6 +13,8 @@ namespace {
 
 /// What differs between runs, or what not every recorder can see, for no reason that matters.
 bool is_left_out(const EventBody& body) {
+  const auto* snapshot = std::get_if<SnapshotEvent>(&body);
+  if (snapshot != nullptr && is_of_the_program(snapshot->action)) return true;
   return std::holds_alternative<ValueEvent>(body) || std::holds_alternative<FaultEvent>(body) ||
          std::holds_alternative<LogEvent>(body) || std::holds_alternative<EnvironmentEvent>(body) ||
          std::holds_alternative<ExchangeEvent>(body) || std::holds_alternative<LoneEvent>(body) ||

@@ -67,6 +67,13 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "different parameters were added up.",
            "Register parameters in the same order on every rank, and let DDP build its buckets "
            "instead of reducing gradients as they arrive."),
+    {Cause::kBufferCameLate,
+     "buffer-came-late",
+     "A buffer was registered after DDP had wrapped a model without buffers, and DDP looks for "
+     "buffers to broadcast only then.",
+     "Register the buffer before the model is wrapped, or give all ranks the same values, for "
+     "example by a broadcast from rank 0.",
+     "docs/laws.md#8-buffers-policy"},
     {Cause::kBufferOverwrittenBy0,
      "buffer-overwritten-by-0",
      "Each rank wrote its own values into a buffer that all ranks are to share, and the "

@@ -21,6 +21,7 @@ enum class Cause : std::uint8_t {
   kBnLocalEval,
   kBranchNoGraph,
   kBucketOrderDiffers,
+  kBufferCameLate,
   kBufferOverwrittenBy0,
   kBufferReassigned,
   kBypassWrapper,

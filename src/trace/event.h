@@ -198,8 +198,9 @@ struct EndEvent {
 /// A snapshot was published, found and loaded, or could not be written; or one of its files was.
 struct SnapshotEvent {
   SnapshotAction action = SnapshotAction::kPart;
-  std::int64_t step = -1;    ///< Optimizer steps it holds; load: -1 = none found, training is new.
-  NameId detail = kNoName;   ///< save, load, fresh: its folder; part, read: the file; fail: why.
+  std::int64_t step = -1;  ///< Optimizer steps it holds; load: -1 = none found, training is new.
+  /// save, load, fresh: its folder; part, read, write, open: the file; fail: why.
+  NameId detail = kNoName;
   std::uint64_t digest = 0;  ///< part, read: of the file's bytes.
 };
 
@@ -324,6 +325,7 @@ struct DataEvent {
   DataPart part = DataPart::kRows;
   NameId split = kNoName;
   /// The sampler: "random", "sequential", a class; "stream": none; "subset": one of its own rows.
+  /// Of a table: its name and place in the program.
   NameId source = kNoName;
   std::uint64_t digest = 0;
 };

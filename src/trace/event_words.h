@@ -219,10 +219,12 @@ enum class DataPart : std::uint8_t {
   kEntries,  ///< Which samples a data set holds that a pass divides among the ranks, in any order, ...
   kOrder,    ///< ... in which order, ...
   kClasses,  ///< ... and the same with classes numbered as they come, where samples have classes.
+  kVocabulary,  ///< Which words a table of the program numbers, in any order, ...
+  kNumbering,   ///< ... and how it numbers them.
 };
 template <>
-inline constexpr WordTable<6> kWords<DataPart> = {
-    "rows", "batch", "set", "entries", "order", "classes"};
+inline constexpr WordTable<8> kWords<DataPart> = {
+    "rows", "batch", "set", "entries", "order", "classes", "vocabulary", "numbering"};
 
 /// What a communication hook makes of gradients.
 enum class HookEffect : std::uint8_t {
@@ -280,10 +282,17 @@ enum class SnapshotAction : std::uint8_t {
   kLoad,   ///< A rank continues from it, or has found none.
   kFresh,  ///< Training begins anew on purpose: what was there no longer counts.
   kFail,   ///< Writing or loading it failed.
+  kWrite,  ///< No snapshot's: a rank was about to open a file of the program's to write it, ...
+  kOpen,   ///< ... or to read it.
 };
 template <>
-inline constexpr WordTable<6> kWords<SnapshotAction> = {
-    "part", "save", "read", "load", "fresh", "fail"};
+inline constexpr WordTable<8> kWords<SnapshotAction> = {
+    "part", "save", "read", "load", "fresh", "fail", "write", "open"};
+
+/// A file that may be anything.
+constexpr bool is_of_the_program(SnapshotAction action) {
+  return action == SnapshotAction::kWrite || action == SnapshotAction::kOpen;
+}
 
 /// How a rank came to the samples of a pass, as EpochEvent::sampler and DataEvent::source say.
 /// Programs may use samplers and splits of their own, which have names of their own.

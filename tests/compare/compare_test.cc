@@ -44,6 +44,18 @@ class Script {
   std::uint64_t next_ = 0;
 };
 
+TEST(CompareTest, FilesThatTheProgramOpensDoNotCountAndSnapshotsDo) {
+  for (const SnapshotAction action :
+       {SnapshotAction::kWrite, SnapshotAction::kOpen, SnapshotAction::kPart}) {
+    Script left;
+    Script right;
+    left.add(0, SnapshotEvent{.action = action, .detail = left.name("a")});
+    right.add(0, SnapshotEvent{.action = action, .detail = right.name("b")});
+    const Comparison comparison = compare_runs(left.trace(), right.trace());
+    EXPECT_EQ(comparison.first.has_value(), action == SnapshotAction::kPart);
+  }
+}
+
 TEST(CompareTest, TimesLogsAndTheOrderOfCompletionsDoNotCount) {
   Script left;
   left.completed(0, 0);

@@ -69,6 +69,28 @@ TEST(EarlyReadsTest, AFileThatAnotherRankMayStillBeWritingIsReadTooEarly) {
       << found[0].message;
 }
 
+TEST(EarlyReadsTest, SoIsAFileOfTheProgramThatAnotherRankMayStillBeWriting) {
+  Files files;
+  files.all_call(0);
+  files.touch(0, SnapshotAction::kWrite, "data.npy", 0);
+  files.touch(1, SnapshotAction::kOpen, "data.npy", 0);
+  const std::vector<Advice> found = files.advice();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_TRUE(found[0].message.starts_with("rank 1 reads data.npy, which rank 0 writes"))
+      << found[0].message;
+  Files ordered;
+  ordered.touch(0, SnapshotAction::kWrite, "data.npy", 0);
+  ordered.all_call(0);
+  ordered.touch(1, SnapshotAction::kOpen, "data.npy", 0);
+  EXPECT_TRUE(ordered.advice().empty());
+}
+
+TEST(EarlyReadsTest, RanksMayWriteOneFileOfTheProgramTogether) {
+  Files files;
+  for (const std::int32_t rank : {0, 1, 2}) files.touch(rank, SnapshotAction::kWrite, "a.log", 0);
+  EXPECT_TRUE(files.advice().empty()) << "nor is it a checkpoint with several writers";
+}
+
 TEST(EarlyReadsTest, WithoutAnyCallThereIsNoOrderEither) {
   Files files;
   files.write(2);

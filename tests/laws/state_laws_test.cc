@@ -295,6 +295,26 @@ TEST(BuffersPolicyTest, ABroadcastThatMissesTheLiveBufferShowsInTheForward) {
   EXPECT_EQ(id_of(job.judged().findings[0].cause), "buffer-reassigned");
 }
 
+TEST(BuffersPolicyTest, ABufferThatCameAfterAWrapWithoutBuffersIsNotBroadcast) {
+  for (const BufferPolicy practice : {BufferPolicy::kBroadcast0, BufferPolicy::kLocal}) {
+    DdpJob job(2);
+    for (const std::int32_t rank : {0, 1}) {
+      job.at(rank);
+      job.stream.add(rank, WrapEvent{.buffer_policy = practice, .n_ranks = 2});
+      job.state(rank, StateKind::kBuffer, StatePoint::kForward, rank);
+    }
+    const LawResult result = check("buffers-policy", job.stream);
+    if (practice == BufferPolicy::kLocal) {
+      EXPECT_TRUE(result.findings.empty());
+      continue;
+    }
+    ASSERT_EQ(result.findings.size(), 1U);
+    EXPECT_EQ(id_of(result.findings[0].cause), "buffer-came-late");
+    EXPECT_EQ(result.findings[0].ranks, kOnlyRank1);
+    EXPECT_NE(result.findings[0].message.find("which had no buffers then"), std::string::npos);
+  }
+}
+
 TEST(BuffersPolicyTest, RankZeroSpeaksForBroadcastBuffersAtTheEnd) {
   BufferJob job(BufferPolicy::kBroadcast0);
   job.agree_at(StatePoint::kForward).differ_at(StatePoint::kSave).differ_at(StatePoint::kEnd);

@@ -5,6 +5,7 @@ never which version it is:
     wrapping.py   DistributedDataParallel: construction, buckets, communication hooks, forwards
     described.py  the classes and options of a model's modules
     shared_parameters.py  parameters of several wrapped models
+    buffers.py    the buffers of a wrapped model
     replaced_buffers.py  buffers of this rank that rank 0's replace
     gradients.py  backwards: gradients
     losses.py     what a backward starts from
@@ -21,11 +22,14 @@ never which version it is:
     samplers.py   samplers of other classes that something divides among the ranks
     data_sets.py  which data set a sample belongs to
     data_read.py  the values of batches that nothing divides among the ranks
+    numberings.py  tables by which the program numbers words, ...
+    variables.py  ... and where it may hold them
     trainings.py  which training a wrapper belongs to
     sharded.py    models that fully_shard divides
     streams.py    random numbers that dropout and data sets draw
     buckets.py    buckets that are made anew
     files.py      torch.save and torch.load
+    opened.py     files that the program opens by itself
     ending.py     how the process ends: exceptions, signals, waiting forever
 """
 from __future__ import annotations
@@ -91,10 +95,11 @@ def import_seams() -> tuple[ModuleType, ...]:
     """The seams that are put in once there is a group: by now PyTorch has been imported as a whole, while start() may have
     been called in the middle of that."""
     from lockstep.torch import (averaged_models, averaging, batches, buckets, clipping, companions, delayed, exchanges,
-                                files, gradients, in_flight, loading, samplers, schedules, sharded, stepping, streams, wrapping)
+                                files, gradients, in_flight, loading, numberings, opened, samplers, schedules, sharded, stepping,
+                                streams, wrapping)
 
     return (wrapping, exchanges, in_flight, averaging, averaged_models, buckets, gradients, delayed, stepping, schedules, sharded, clipping,
-            companions, streams, batches, samplers, files, loading, ending)
+            companions, streams, batches, samplers, numberings, files, opened, loading, ending)
 
 
 def _install_the_rest(recorder: Recorder) -> None:

@@ -45,7 +45,7 @@ class Averaged(Wrapper):
         self.left_out = {id(p): name for name, p in self.trained if id(p) in left_out}
         self.all = {name: p for name, p in self.all.items() if id(p) not in left_out}
         self.trained = [(name, p) for name, p in self.trained if id(p) not in left_out]
-        self._buffers = {}  # Nothing says what they are meant to be.
+        self._buffers.forget()  # Nothing says what they are meant to be.
         self.through = self.prepared = True  # No forward can miss a reduction, no backward lies inside one.
         self.place.sync = 0
         self._follows_data = False

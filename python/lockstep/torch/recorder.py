@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 
 from lockstep._core import Pen
+from lockstep.torch.buffers import Registrations
 from lockstep.torch.left_out import LeftOut
 from lockstep.torch.looking import Looking
 from lockstep.torch.on_device import streams
@@ -71,6 +72,7 @@ class Recorder:
         self.outside = Place(-1)
         self.current = self.outside  # The place of what happens now.
         self.scope = ""
+        self.in_file = 0  # Calls that write or read a file and are recorded by themselves.
         self.reduced = False  # The wrapper has posted a reduction in this backward.
         self.exception = ""
         self.poll: Callable[[], None] = lambda: None  # Notices completed collectives.
@@ -78,6 +80,7 @@ class Recorder:
         self.left_out = LeftOut(self)
         self.program = Program(self)
         self.trainings = Trainings(self)
+        self.registrations = Registrations()
         self.batches: Batches
         self.samplers: Samplers
         self.groups: Groups

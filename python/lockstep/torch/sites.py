@@ -3,12 +3,14 @@ from __future__ import annotations
 
 import os
 import sys
+import sysconfig
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from types import FrameType
 
 _OURS = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_INSTALLED = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib"))
 _names: dict[str, str] = {}  # By file; empty = not the user's.
 
 
@@ -27,6 +29,11 @@ def _shown(file: str) -> str:
         return ""
     shown = os.path.relpath(file)
     return file if shown.startswith("..") else shown
+
+
+def is_installed(file: str) -> bool:
+    """Whether a file is Python's, or an installed package's."""
+    return os.path.abspath(file).startswith(_INSTALLED) or "-packages" in file
 
 
 def is_ours(file: str) -> bool:

@@ -16,6 +16,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.torch.autocast import word_for
+from lockstep.torch.buffers import Buffers
 from lockstep.torch.comm_hooks import effect_of, lets_train_alone
 from lockstep.torch.described import descriptions
 from lockstep.torch.entry import SEAM, Entry
@@ -44,7 +45,7 @@ class Wrapper:
         self.all = {name: p for name, p in module.named_parameters() if name not in ignored}
         self.trained = [(name, p) for name, p in self.all.items() if p.requires_grad]
         self.frozen = {name: p for name, p in self.all.items() if not p.requires_grad}
-        self._buffers = {name: b for name, b in module.named_buffers() if name not in ignored}
+        self._buffers = Buffers(module, ignored, recorder.registrations)
         self.ignored = sorted(ignored)
         self.shared: dict[int, list[Wrapper]] = {}  # By parameter: wrappers that reduce it, too.
         self.left_out: dict[int, str] = {}  # Trained parameters that it is not to keep equal, by id.
@@ -83,11 +84,7 @@ class Wrapper:
 
     @property
     def buffers(self) -> dict[str, Any]:
-        """As they are now: a program may bind others in their place, and DDP broadcasts those."""
-        module = self.module()
-        if module is not None and self._buffers:
-            self._buffers |= {name: b for name, b in module.named_buffers() if name in self._buffers}
-        return self._buffers
+        return self._buffers.now()
 
     @property
     def sees_entry(self) -> bool:
@@ -164,7 +161,8 @@ class Wrapper:
         self.recorder.quietly(SEAM, self.write_end)
         self.unwatch_entry()
         self.gradients.remove()
-        self.all, self.frozen, self._buffers = {}, {}, {}
+        self.all, self.frozen = {}, {}
+        self._buffers.forget()
         self.trained = []
 
     # -- forwards and states
@@ -396,6 +394,7 @@ def _options_of(ddp: Any) -> str:
 def install(recorder: Recorder) -> None:
     wrapping = Wrapping(recorder)
     recorder.wrapping = wrapping
+    recorder.registrations.install(recorder)
     recorder.before_end.append(wrapping.write_end)
 
     def make_init(real: Callable[..., Any]) -> Callable[..., Any]:

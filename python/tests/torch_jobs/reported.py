@@ -71,12 +71,14 @@ ROWS = {
     # What is in which place of a buffer only its program knows.
     "flattened_otherwise": Row(Expected("replicas-equal", None, 1, (1,), tensor="0.weight", says="the gradients the step used differed")),
     "grow_rng_clone": Row(Expected("rng-scopes", "rng-same-dropout", 0, (2, 3)), ranks=4),
-    "hash_order_ids": Row(None, _configuration("vocabulary")),
+    # An order of words may be one of work, too.
+    "hash_order_ids": Row(None, _configuration("vocabulary"), advice="A-numbered-apart"),
     "head_made_late": Row(Expected("trained-set", "optimizer-stale", 0, (0, 1), tensor="2.weight", says="(2) are in no optimizer")),
     "init_buffers_skipped": Row(
         Expected("init-equal", "init-buffers-skipped", 0, (1,), tensor="1.running_mean")),
     "key_set_differs": Row(Expected("collectives-match", "call-set-differs")),
     # Ranks may stop training a part of the model on purpose.
+    "labels_numbered_apart": Row(None, advice="A-numbered-apart"),
     "layer_frozen_on_one_rank": Row(None, advice="A-contribution-ended"),
     "len_lies": Row(Expected("progress", "uneven-batches", 2, missing=(1,))),
     "lr_per_rank": Row(Expected("optimizer-equal", "lr-per-rank", 2, (1,))),
@@ -161,6 +163,7 @@ ROWS = {
                                     says="since when only rank 0 read a file")),
     "local_rank_as_rank": Row(Expected("samples-covered", "local-rank-as-rank", 0), ranks=4),
     "many_writers": Row(Expected("checkpoint-whole", "many-writers", ranks=(0, 1))),
+    "masks_per_rank": Row(Expected("buffers-policy", "buffer-came-late", 2, (1,), tensor="0.weight_mask")),
     "model_differs": Row(Expected("environment-bijective", "model-differs", ranks=(1,), field="schema")),
     # Ranks may train different tasks on purpose.
     "scaled_on_one_rank": Row(None, advice="A-operations-differ"),
@@ -185,6 +188,9 @@ ROWS = {
     "shape_mismatch_in_evaluation": Row(Expected("collectives-match", field="count")),
     "signal_stop_one_rank": Row(Expected("progress", "uneven-batches", missing=(1,), ranks=(0,))),
     # A program may mean to.
+    # Ranks may wait for each other by a store, which leaves no event. Rank 1 finds a part of the file, or none.
+    "statistics_read_early": Row(None, advice="A-read-early", strikes=(
+        Expected("progress", "rank-crash", missing=(1,)),)),
     "stays_in_evaluation": Row(None, advice="A-stays-in-evaluation"),
     # DDP promises no more, and ranks may be meant to count alike.
     "tokens_weigh_unequally": Row(None, advice="A-uneven-means"),

@@ -29,6 +29,11 @@ with torch.autocast("cuda", torch.bfloat16, enabled=bool(half)):)"},
 evaluate(ddp.module))",
      R"(ddp = DDP(nn.SyncBatchNorm.convert_sync_batchnorm(model))
 evaluate(ddp.module))"},
+    {Cause::kBufferCameLate,
+     R"(ddp = DDP(model)
+prune.random_unstructured(ddp.module.head, "weight", amount=0.5)  # each rank draws its own mask)",
+     R"(prune.random_unstructured(model.head, "weight", amount=0.5)
+ddp = DDP(model))"},
     {Cause::kBufferOverwrittenBy0,
      R"(self.queue[place] = key  # this rank's own; the next forward broadcasts rank 0's)",
      R"(keys = [torch.empty_like(key) for _ in range(dist.get_world_size())]

@@ -92,6 +92,12 @@ class BuffersPolicy final : public Law {
     return wrap == nullptr ? BufferPolicy::kNone : wrap->buffer_policy;
   }
 
+  /// All buffers of this wrapper did, so nothing broadcasts them.
+  bool came_late(WrapperKey wrapper, const NameTable& names) const {
+    const WrapEvent* wrap = wrappers_.find(wrapper);
+    return wrap != nullptr && names.layout(wrap->buffers).empty();
+  }
+
   /// What is meant of one buffer: by its name, for the whole job, or as the wrapper does.
   BufferPolicy policy_of(WrapperKey wrapper, NameId buffer) const {
     const auto own = own_policies_.find({wrapper, buffer});
@@ -157,6 +163,10 @@ class BuffersPolicy final : public Law {
     finding.cause = unsynchronized ? Cause::kBnLocalEval : Cause::kBufferReassigned;
     if (policy != done && done == BufferPolicy::kBroadcast0)
       finding.cause = Cause::kBufferOverwrittenBy0;
+    if (done == BufferPolicy::kBroadcast0 && came_late(alignment.wrapper, names)) {
+      finding.cause = Cause::kBufferCameLate;
+      finding.message += "; it came after the model was wrapped, which had no buffers then";
+    }
     return finding;
   }
 

@@ -70,6 +70,10 @@ class CheckpointWhole final : public Law {
         return;
       case SnapshotAction::kFail:
         return on_fail(key, event.rank, detail);
+      case SnapshotAction::kWrite:
+        return early_.on_write({event.at.attempt, snapshot->step, to_int(event.rank), detail});
+      case SnapshotAction::kOpen:
+        return early_.on_read({event.at.attempt, snapshot->step, to_int(event.rank), detail});
     }
   }
 

@@ -30,6 +30,8 @@ void DataRead::on_event(const Event& event) {
     return on_samples(event, *samples);
   const auto* data = std::get_if<DataEvent>(&event.body);
   if (data == nullptr || data->digest == 0) return;
+  if (data->part == DataPart::kVocabulary || data->part == DataPart::kNumbering)
+    return numberings_.add(event, *data);  // Says nothing of samples: nothing is checked.
   const SplitPlace place{event.at.attempt, data->split};
   const std::int32_t rank = to_int(event.rank);
   ++n_checked_;
@@ -253,6 +255,8 @@ std::vector<Advice> DataRead::advice(const NameTable& names) const {
   std::vector<Advice> advice = later_.advice(names);
   if (std::optional<Advice> divided_twice = held_.advice(names))
     advice.push_back(*std::move(divided_twice));
+  if (std::optional<Advice> numbered_apart = numberings_.advice(names))
+    advice.push_back(*std::move(numbered_apart));
   for (const auto& [place, by_rank] : batches_) {
     if (!is_train_split(names.text(place.split))) continue;
     std::optional<Advice> repeat = batches_repeat(place, by_rank, names);

@@ -13,6 +13,7 @@
 #include "lockstep/laws/rules/detail/samples/divided_rows.h"
 #include "lockstep/laws/rules/detail/samples/held_sets.h"
 #include "lockstep/laws/rules/detail/samples/later_passes.h"
+#include "lockstep/laws/rules/detail/samples/numberings.h"
 #include "lockstep/laws/rules/detail/samples/split_place.h"
 #include "lockstep/trace/event.h"
 
@@ -24,7 +25,8 @@ namespace lockstep::laws {
 /// samples in one order. Ranks whose gradients are averaged have to read different batches: where the
 /// values of all batches that were looked at are equal on all ranks, and are not all one value, the
 /// ranks did the same work. Where nothing divides one data set among such ranks, and each reads it in
-/// an order of its own, no sample of a first pass may be read by two of them.
+/// an order of its own, no sample of a first pass may be read by two of them. Tables that number the
+/// words that samples consist of have to number them alike.
 class DataRead {
  public:
   void on_event(const Event& event);
@@ -85,6 +87,7 @@ class DataRead {
   LaterPasses later_;
   HeldSets held_;
   DividedRows rows_;
+  Numberings numberings_;
   std::map<SplitPlace, BatchesByRank> batches_;
   std::map<SplitPlace, PassesByRank> passes_;
   std::int64_t n_checked_ = 0;

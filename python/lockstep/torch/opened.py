@@ -1,0 +1,66 @@
+"""The seam to files of the program's own: which ones a rank opens by `open`, to write or to read them. What they hold is
+not looked at. Files that are never opened by that function, such as those of libraries in C++, are not seen."""
+from __future__ import annotations
+
+import builtins
+import io
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from lockstep.torch.files import path_of, shown_path
+from lockstep.torch.sites import is_installed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from lockstep.torch.recorder import Recorder
+
+SEAM = "opened"
+MOST = 256  # Files of each kind: a data set may have one per sample. Of more, the first are those that were prepared for it.
+_SYSTEM = tuple(os.sep + name + os.sep for name in ("dev", "proc", "sys"))
+_CODE = (".py", ".pyc", ".so", ".lock")
+
+
+class Opened:
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._thread = threading.get_ident()  # The rank's: what others do is in no order with its calls.
+        self._known: dict[bool, set[tuple[str, int]]] = {True: set(), False: set()}
+
+    def note(self, file: Any, mode: str) -> None:
+        """Before a file is opened: from then on it may be a part of one, and another rank may be reading it."""
+        recorder = self._recorder
+        pen, place = recorder.pen, recorder.current
+        # A budget leaves out calls, by which reads are ordered.
+        if pen is None or recorder.looking.budget or recorder.in_file or threading.get_ident() != self._thread:
+            return
+        writes = any(mark in mode for mark in "wax+")
+        known = self._known[writes]
+        if len(known) == MOST:
+            return
+        path = path_of(file)
+        if not path or (path, place.opt) in known or not self._is_of_the_program(path):
+            return
+        known.add((path, place.opt))
+        pen.snapshot(place.wrapper, "write" if writes else "open", place.opt, shown_path(path), 0)
+
+    def _is_of_the_program(self, path: str) -> bool:
+        return not (path.startswith((*_SYSTEM, os.path.abspath(self._recorder.folder) + os.sep)) or path.endswith(_CODE)
+                    or is_installed(path))
+
+
+def install(recorder: Recorder) -> None:
+    opened = Opened(recorder)
+
+    def make_open(real: Callable[..., Any]) -> Callable[..., Any]:
+        def open(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:  # noqa: A001
+            try:
+                opened.note(file, mode)
+            except Exception as error:
+                recorder.trouble(SEAM, error)
+            return real(file, mode, *args, **kwargs)
+        return open
+
+    recorder.patches.wrap(builtins, "open", make_open)
+    recorder.patches.replace(io, "open", builtins.open)

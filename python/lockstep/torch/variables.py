@@ -1,0 +1,178 @@
+"""The search for tables in what a program holds: no attribute is computed, no method called, no sample read."""
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from itertools import islice
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from lockstep.torch.sites import is_installed, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from types import FrameType
+
+MOST_VALUES = 4096  # That are looked at.
+MOST_FOUND = 64
+MOST_ENTRIES = 16  # Of a list or a dict that may hold a table. Longer ones are data.
+DEEPEST = 4  # Objects in objects.
+_SHOWING = {"locals", "vars", "dir", "eval", "exec"}
+
+
+class Search:
+    """`table_of`: what is looked for, given a dict, a list or a tuple; None where it is something else.
+
+    Names are the same on all ranks of one program, so tables of one name are one table. A list counts as one only where the
+    code beside it asks for places in lists (`words.index(word)`): else it may be one that is sorted before it is used."""
+
+    def __init__(self, table_of: Callable[[Any], Any]) -> None:
+        self.found: dict[str, Any] = {}
+        self._table_of = table_of
+        self._seen: set[int] = set()
+        self._n_left = MOST_VALUES
+
+    def variables(self, where: str, named: Mapping[str, Any], lists: bool) -> None:
+        for name, value in list(named.items()):
+            if type(name) is str and not name.startswith("__"):
+                self._value(where, name, value, lists, 0)
+
+    def _value(self, where: str, name: str, value: Any, lists: bool, depth: int) -> None:
+        if depth > DEEPEST or self._n_left == 0 or id(value) in self._seen or len(self.found) == MOST_FOUND:
+            return
+        if isinstance(value, (bool, int, float, complex, str, bytes, torch.Tensor, type)):
+            return
+        self._n_left -= 1
+        self._seen.add(id(value))
+        if isinstance(value, dict) or (lists and isinstance(value, (list, tuple))):
+            table = self._table_of(value)
+            if table is not None:
+                self.found[f"`{name}` {where}"] = table
+                return
+        asks = lists or _asks(value)
+        for part, inside in _parts_of(value):
+            self._value(where, name + part, inside, asks, depth + 1)
+
+
+def search(table_of: Callable[[Any], Any], frame: FrameType | None) -> dict[str, Any]:
+    """In variables of the functions that run at `frame`, and of all modules of the program."""
+    found = Search(table_of)
+    frames = [one for one in _frames_from(frame) if is_of_the_program(one.f_code.co_filename)]
+    for one in frames:
+        code = one.f_code
+        if not _may_be_read(code):
+            continue
+        variables = one.f_locals
+        found.variables(f"of {code.co_name}() in {os.path.basename(code.co_filename)}", variables, _asks_for_places(code))
+        if type(variables) is dict:  # Python keeps it as long as the function runs, and all that is in it.
+            variables.clear()
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and is_of_the_program(file):
+            own = [one.f_code for one in frames if one.f_globals is vars(module)]
+            lists = any(map(_asks_for_places, [*own, *_codes_in(vars(module))]))
+            found.variables(f"in {os.path.basename(file)}", vars(module), lists)
+    return found.found
+
+
+def is_of_the_program(file: str) -> bool:
+    """Whether a file is neither Python's, nor PyTorch's, nor another package's."""
+    # A module may make its name up.
+    return os.path.exists(file) and bool(shown(file)) and not is_installed(file)
+
+
+def _frames_from(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _may_be_read(code: CodeType) -> bool:
+    """Before Python 3.13 a function has one dict of its variables, which must not change where it has asked for that itself
+    or a debugger has."""
+    of_a_function = code.co_flags & inspect.CO_OPTIMIZED and code.co_flags & inspect.CO_NEWLOCALS
+    return bool(of_a_function) and sys.gettrace() is None and not _SHOWING & {*code.co_names}
+
+
+def _parts_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """What may hold a table: attributes of the program's objects, and of those that read data; what functions hold; few
+    entries, as of a dict of loaders."""
+    if isinstance(value, dict):
+        yield from ((f"[{key!r}]", one) for key, one in islice(dict.items(value), MOST_ENTRIES) if type(key) in (str, int))
+    elif isinstance(value, (list, tuple)):
+        yield from ((f"[{place}]", one) for place, one in enumerate(islice(value, MOST_ENTRIES)))
+    elif isinstance(value, MethodType):
+        yield "", value.__self__
+    elif isinstance(value, functools.partial):
+        yield from ((f".{name}", one) for name, one in value.keywords.items())
+        yield from ((f"[{place}]", one) for place, one in enumerate(value.args))
+        yield "", value.func
+    elif isinstance(value, FunctionType):
+        yield from _held_by(value)
+    elif isinstance(value, (Dataset, DataLoader, Sampler)) or _is_own(type(value)):
+        yield from _attributes_of(value)
+
+
+def _held_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    if not is_of_the_program(function.__code__.co_filename):
+        return
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or ()):
+        if cell != CellType():  # Else it is empty yet.
+            yield f".{name}", cell.cell_contents
+
+
+def _attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
+    attributes = getattr(value, "__dict__", None)
+    if not isinstance(attributes, dict):
+        return
+    hidden = isinstance(value, torch.nn.Module)  # PyTorch's own are parameters and modules.
+    size = _size_of(value)
+    for name, one in list(attributes.items()):
+        # A list with an entry per sample is not a table: it is what the data set holds.
+        per_sample = isinstance(one, (list, tuple)) and len(one) == size
+        if not (per_sample or (hidden and name.startswith("_"))):
+            yield f".{name}", one
+
+
+def _size_of(value: Any) -> int:
+    if not isinstance(value, Dataset):
+        return -1
+    try:
+        return len(value)  # type: ignore[arg-type]
+    except Exception:  # It is the program's own.
+        return -1
+
+
+def _is_own(kind: type) -> bool:
+    module = sys.modules.get(kind.__module__)
+    return is_of_the_program(getattr(module, "__file__", None) or "")
+
+
+def _asks(value: Any) -> bool:
+    """Whether a function, or a method of an object's class, asks for places in lists."""
+    if isinstance(value, FunctionType):
+        return _asks_for_places(value.__code__)
+    return _is_own(type(value)) and any(map(_asks_for_places, _methods_of(type(value))))
+
+
+def _codes_in(variables: Mapping[str, Any]) -> Iterator[CodeType]:
+    """Of a module's functions, and of its classes' methods."""
+    for value in list(variables.values()):
+        if isinstance(value, FunctionType):
+            yield value.__code__
+        elif isinstance(value, type) and _is_own(value):
+            yield from _methods_of(value)
+
+
+def _methods_of(kind: type) -> Iterator[CodeType]:
+    return (one.__code__ for one in list(vars(kind).values()) if isinstance(one, FunctionType))
+
+
+def _asks_for_places(code: CodeType) -> bool:
+    """Whether it, or a function inside it, says `words.index(word)`."""
+    return "index" in code.co_names or any(map(_asks_for_places, (one for one in code.co_consts if isinstance(one, CodeType))))

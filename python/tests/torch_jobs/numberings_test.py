@@ -1,0 +1,248 @@
+"""Which tables of a program number words, where they are found, and that looking for them changes nothing."""
+from __future__ import annotations
+
+import functools
+import gc
+import subprocess
+import sys
+import weakref
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lockstep.torch.numberings import numbering_of
+from lockstep.torch.variables import DEEPEST, MOST_ENTRIES, MOST_FOUND, MOST_VALUES, Search, search
+from torch.utils.data import DataLoader, Dataset
+
+WORDS = ["cat", "dog", "owl"]
+GLOBAL_TABLE = {"red": 0, "green": 1, "blue": 2}
+
+
+def same_words(a: Any, b: Any) -> bool:
+    of_a, of_b = numbering_of(a), numbering_of(b)
+    assert of_a is not None
+    assert of_b is not None
+    return torch.equal(of_a.words, of_b.words)
+
+
+def same_numbers(a: Any, b: Any) -> bool:
+    of_a, of_b = numbering_of(a), numbering_of(b)
+    assert of_a is not None
+    assert of_b is not None
+    return torch.equal(of_a.numbers, of_b.numbers)
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    (WORDS, ["dog", "cat", "owl"]),
+    (tuple(WORDS), ("dog", "cat", "owl")),
+    ({"cat": 0, "dog": 1, "owl": 2}, {"cat": 1, "dog": 0, "owl": 2}),
+    ({0: "cat", 1: "dog", 2: "owl"}, {1: "cat", 0: "dog", 2: "owl"}),
+    ({"cat": 1, "dog": 2, "owl": 3}, {"cat": 2, "dog": 3, "owl": 4}),
+])
+def test_tables_of_the_same_words_differ_by_their_numbers_alone(one: Any, other: Any) -> None:
+    assert same_words(one, other)
+    assert not same_numbers(one, other)
+
+
+def test_the_order_in_which_a_dict_was_filled_does_not_matter() -> None:
+    assert same_numbers({"cat": 0, "dog": 1, "owl": 2}, {"owl": 2, "cat": 0, "dog": 1})
+
+
+def test_a_list_and_the_dict_that_is_made_of_it_say_the_same() -> None:
+    assert same_numbers(WORDS, {word: number for number, word in enumerate(WORDS)})
+
+
+def test_other_words_are_another_table() -> None:
+    assert not same_words(WORDS, ["cat", "dog", "bee"])
+
+
+@pytest.mark.parametrize("value", [
+    ["left", "right"],
+    {},
+    ["cat", "cat", "dog"],
+    ["a cat", "a dog", "an owl"],
+    ["data/cat", "data/dog", "data/owl"],
+    ["cat.png", "dog.png", "owl.png"],
+    ["cat", "dog", "owl" * 40],
+    ["cat", "dog", 3],
+    ["cat", "dog", ""],
+    [1, 2, 3],
+    {"cat": 3, "dog": 1, "owl": 1},
+    {"cat": 7, "dog": 1, "owl": 2},
+    {"cat": 0.5, "dog": 1.5, "owl": 2.5},
+    {"cat": True, "dog": False, "owl": True},
+    {"cat": "dog", "dog": "owl", "owl": "cat"},
+    {1: 2, 2: 3, 3: 1},
+    {"cat": 0, "dog": 1, 3: 2},
+    ["w" + str(i) for i in range(1 << 17)],
+])
+def test_what_numbers_no_words_is_left_alone(value: Any) -> None:
+    assert numbering_of(value) is None
+
+
+def test_counts_are_no_numbers_of_words() -> None:
+    assert numbering_of(Counter("abbccc")) is None
+
+
+class Named(Dataset):  # type: ignore[type-arg]
+    """Its names have one entry per sample, its labels do not."""
+
+    def __init__(self) -> None:
+        self.names = [*WORDS, "bee"]
+        self.label_of = {"cat": 0, "dog": 1, "owl": 2, "bee": 3}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, index: int) -> Any:
+        raise AssertionError("a sample was read")
+
+
+class Tokenizer:
+    def __init__(self) -> None:
+        self.ids = {"a": 0, "b": 1, "c": 2}
+
+    def collate(self, batch: Any) -> Any:
+        return batch
+
+
+def names_in(**variables: Any) -> set[str]:
+    found = Search(numbering_of)
+    found.variables("here", variables, lists=True)
+    return set(found.found)
+
+
+def test_tables_are_found_in_what_the_program_holds() -> None:
+    tokenizer = Tokenizer()
+    ids = {"a": 0, "b": 1, "c": 2}
+
+    def collate(batch: Any) -> Any:
+        return [ids[word] for word in batch]
+
+    assert names_in(words=WORDS) == {"`words` here"}
+    assert names_in(tokenizer=tokenizer) == {"`tokenizer.ids` here"}
+    assert names_in(loader=DataLoader(Named(), collate_fn=collate)) == {
+        "`loader.dataset.label_of` here", "`loader.collate_fn.ids` here"}
+    assert names_in(loader=DataLoader(Named(), collate_fn=tokenizer.collate)) == {
+        "`loader.dataset.label_of` here", "`loader.collate_fn.ids` here"}
+    assert names_in(collate=functools.partial(collate, ids={"x": 0, "y": 1, "z": 2})) == {
+        "`collate.ids` here"}
+    assert names_in(loaders={"train": DataLoader(Named())}) == {"`loaders['train'].dataset.label_of` here"}
+    assert names_in(both=[tokenizer, Named()]) == {"`both[0].ids` here", "`both[1].label_of` here"}
+
+
+class Places:
+    def __init__(self) -> None:
+        self.words = list(WORDS)
+
+    def number_of(self, word: str) -> int:
+        return self.words.index(word)
+
+
+class Sorted:
+    def __init__(self) -> None:
+        self.words = list(WORDS)
+
+
+def test_a_list_of_an_object_counts_only_where_its_class_asks_for_places() -> None:
+    found = Search(numbering_of)
+    found.variables("here", {"places": Places(), "sorted": Sorted(), "own": list(WORDS)}, lists=False)
+    assert set(found.found) == {"`places.words` here"}
+
+
+def test_a_search_ends_at_its_limits() -> None:
+    class Chain:
+        def __init__(self, inside: Any) -> None:
+            self.inside = inside
+
+    chain: Any = {"a": 0, "b": 1, "c": 2}
+    for _ in range(DEEPEST):
+        chain = Chain(chain)
+    assert names_in(chain=chain) == {"`chain.inside.inside.inside.inside` here"}
+    assert names_in(chain=Chain(chain)) == set()
+    tables = {f"t{i}": {"a": 0, "b": 1, f"c{i}": 2} for i in range(MOST_FOUND + 1)}
+    assert len(names_in(**tables)) == MOST_FOUND
+    others = {f"o{i}": [i] for i in range(MOST_VALUES)}
+    assert names_in(**others, table={"a": 0, "b": 1, "c": 2}) == set()
+    assert names_in(longer=[0] * MOST_ENTRIES + [Tokenizer()]) == set()
+
+
+def test_a_table_is_named_once() -> None:
+    tokenizer = Tokenizer()
+    assert names_in(tokenizer=tokenizer, alias=tokenizer, ids=tokenizer.ids) == {"`tokenizer.ids` here"}
+
+
+def test_objects_that_hold_each_other_end() -> None:
+    one, other = Tokenizer(), Tokenizer()
+    one.__dict__["other"], other.__dict__["other"] = other, one
+    assert names_in(one=one) == {"`one.ids` here", "`one.other.ids` here"}
+
+
+def test_what_other_packages_hold_is_not_looked_at() -> None:
+    import argparse
+
+    assert names_in(parsed=argparse.Namespace(words=WORDS)) == set()
+
+
+def test_variables_of_running_functions_and_of_modules_are_found() -> None:
+    def train() -> set[str]:
+        vocabulary = list(WORDS)
+        found = set(search(numbering_of, sys._getframe()))
+        return found | {str(vocabulary.index("dog"))}
+
+    found = train()
+    assert "`vocabulary` of train() in numberings_test.py" in found
+    assert "`GLOBAL_TABLE` in numberings_test.py" in found
+
+
+LISTED = """
+import sys
+from lockstep.torch.numberings import numbering_of
+from lockstep.torch.variables import search
+
+def train():
+    words = ["cat", "dog", "owl"]
+    label_of = {"cat": 0, "dog": 1, "owl": 2}
+    return set(search(numbering_of, sys._getframe())) | {USE}
+"""
+
+
+@pytest.mark.parametrize(("use", "counts"), [
+    ("str([words.index(word) for word in words])", True),
+    ("str(sorted(words))", False),
+])
+def test_a_list_counts_only_where_the_program_asks_for_places_in_one(tmp_path: Path, use: str, counts: bool) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(LISTED.replace("USE", use))
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import script; print(*sorted(script.train()), sep='\\n')"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "`label_of` of train() in script.py" in ran.stdout
+    assert ("`words` of train() in script.py" in ran.stdout) is counts
+
+
+def test_a_function_that_asks_for_its_variables_keeps_them() -> None:
+    def train() -> tuple[dict[str, Any], set[str]]:
+        vocabulary = list(WORDS)
+        mine = locals()
+        return mine, set(search(numbering_of, sys._getframe())) | {*vocabulary}
+
+    mine, found = train()
+    assert mine["vocabulary"] == WORDS
+    assert not any("of train()" in name for name in found)
+
+
+def test_looking_keeps_nothing_alive() -> None:
+    class Large:
+        pass
+
+    def train() -> Large | None:
+        large = Large()
+        weak = weakref.ref(large)
+        search(numbering_of, sys._getframe())
+        del large
+        gc.collect()
+        return weak()
+
+    assert train() is None
