@@ -103,7 +103,12 @@ def judge(job: Job, plain: Ran, recorded: Ran, report: Any, events: int) -> Outc
     differs = difference(plain, recorded)
     if differs:
         complaints.append(f"{job.name} is changed by the recorder: {differs}")
-    return Outcome(job, events, "ok" if not complaints else "COMPLAINT", tuple(complaints))
+    return Outcome(job, events, "COMPLAINT" if complaints else " ".join(["ok", *advised(report)]), tuple(complaints))
+
+
+def advised(report: Any) -> list[str]:
+    """The advice that a report gives: a script that is well may deserve some."""
+    return [line.partition(":")[0] for law in report.laws for line in law.advice]
 
 
 def table(outcomes: list[Outcome]) -> str:

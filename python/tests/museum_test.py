@@ -30,12 +30,20 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Law:
+    """Looks like lockstep.LawResult."""
+
+    advice: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Reported:
     """Looks like lockstep.Report."""
 
     findings: tuple[Found, ...] = ()
     error: str = ""
     outcome: str = "ok"
+    laws: tuple[Law, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -135,6 +143,11 @@ SCRIPT = shipping.Job("package", "script", "script.py")
 def test_a_shipped_script_that_is_not_accused_and_not_changed_is_well() -> None:
     outcome = shipping.judge(SCRIPT, PLAIN, PLAIN, Reported(), 9)
     assert outcome.complaints == () and outcome.says == "ok"
+
+
+def test_the_advice_that_a_shipped_script_gets_is_shown() -> None:
+    report = Reported(laws=(Law(), Law(("A-first: do this", "A-second: or that")), Law(("A-third: yes",))))
+    assert shipping.judge(SCRIPT, PLAIN, PLAIN, report, 9).says == "ok A-first A-second A-third"
 
 
 @pytest.mark.parametrize(("plain", "recorded", "report", "events", "complaint"), [

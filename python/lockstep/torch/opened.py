@@ -1,8 +1,10 @@
 """The seam to files of the program's own: which ones a rank opens by `open`, to write or to read them. What they hold is
-not looked at. Files that are never opened by that function, such as those of libraries in C++, are not seen."""
+not looked at. Files that are never opened by that function, such as those of libraries in C++, are not seen. A program that
+locks files lets its ranks wait for each other by them: from its first lock on, none is recorded."""
 from __future__ import annotations
 
 import builtins
+import fcntl
 import io
 import os
 import threading
@@ -27,13 +29,16 @@ class Opened:
         self._recorder = recorder
         self._thread = threading.get_ident()  # The rank's: what others do is in no order with its calls.
         self._known: dict[bool, set[tuple[str, int]]] = {True: set(), False: set()}
+        self.locks = False  # The program locks files.
 
     def note(self, file: Any, mode: str) -> None:
         """Before a file is opened: from then on it may be a part of one, and another rank may be reading it."""
         recorder = self._recorder
         pen, place = recorder.pen, recorder.current
         # A budget leaves out calls, by which reads are ordered.
-        if pen is None or recorder.looking.budget or recorder.in_file or threading.get_ident() != self._thread:
+        if pen is None or recorder.looking.budget or recorder.in_file or self.locks:
+            return
+        if threading.get_ident() != self._thread:
             return
         writes = any(mark in mode for mark in "wax+")
         known = self._known[writes]
@@ -56,11 +61,20 @@ def install(recorder: Recorder) -> None:
     def make_open(real: Callable[..., Any]) -> Callable[..., Any]:
         def open(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:  # noqa: A001
             try:
-                opened.note(file, mode)
+                if "opener" not in kwargs:  # Else the name may be something else's, as for temporary files.
+                    opened.note(file, mode)
             except Exception as error:
                 recorder.trouble(SEAM, error)
             return real(file, mode, *args, **kwargs)
         return open
 
+    def make_lock(real: Callable[..., Any]) -> Callable[..., Any]:
+        def lock(*args: Any, **kwargs: Any) -> Any:
+            opened.locks = True
+            return real(*args, **kwargs)
+        return lock
+
+    for name in ("flock", "lockf"):
+        recorder.patches.wrap(fcntl, name, make_lock)
     recorder.patches.wrap(builtins, "open", make_open)
     recorder.patches.replace(io, "open", builtins.open)

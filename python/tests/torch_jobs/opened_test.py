@@ -2,15 +2,19 @@
 from __future__ import annotations
 
 import builtins
+import fcntl
 import io
 import os
+import tempfile
 import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from lockstep.torch import opened
 from lockstep.torch.opened import MOST, Opened
+from lockstep.torch.patches import Patches
 
 
 class Noted(list[tuple[str, str]]):
@@ -39,30 +43,30 @@ def test_the_mode_says_whether_a_file_is_written(tmp_path: Path, mode: str, acti
 
 def test_a_file_is_noted_once_a_step_and_kind(tmp_path: Path) -> None:
     recorder = recorder_in(tmp_path)
-    opened = Opened(recorder)
+    files = Opened(recorder)
     for _ in range(2):
-        opened.note("a.txt", "r")
-        opened.note("a.txt", "w")
+        files.note("a.txt", "r")
+        files.note("a.txt", "w")
     recorder.current.opt = 1
-    opened.note("a.txt", "r")
+    files.note("a.txt", "r")
     assert recorder.pen == [("open", "a.txt"), ("write", "a.txt"), ("open", "a.txt")]
 
 
 def test_what_is_no_file_of_the_program_is_left_alone(tmp_path: Path) -> None:
     recorder = recorder_in(tmp_path)
-    opened = Opened(recorder)
+    files = Opened(recorder)
     for path in (0, b"bytes", "/dev/null", "/proc/self/status", tmp_path / "trace" / "rank0.jsonl", "train.py",
                  "cache.lock", os.__file__, pytest.__file__.replace(".py", ".json")):
-        opened.note(path, "r")
+        files.note(path, "r")
     assert recorder.pen == []
 
 
 def test_data_sets_of_many_files_end_at_a_limit_of_their_kind(tmp_path: Path) -> None:
     recorder = recorder_in(tmp_path)
-    opened = Opened(recorder)
+    files = Opened(recorder)
     for number in range(MOST + 5):
-        opened.note(f"{number}.png", "rb")
-    opened.note("log", "w")
+        files.note(f"{number}.png", "rb")
+    files.note("log", "w")
     assert len(recorder.pen) == MOST + 1
     assert recorder.pen[-1] == ("write", "log")
 
@@ -81,20 +85,46 @@ def test_nothing_is_noted_without_a_trace_under_a_budget_or_inside_a_call_that_i
 
 def test_other_threads_are_in_no_order_with_calls(tmp_path: Path) -> None:
     recorder = recorder_in(tmp_path)
-    opened = Opened(recorder)
-    thread = threading.Thread(target=lambda: opened.note("a.txt", "w"))
+    files = Opened(recorder)
+    thread = threading.Thread(target=lambda: files.note("a.txt", "w"))
     thread.start()
     thread.join()
     assert recorder.pen == []
 
 
-def test_open_is_put_back() -> None:
-    from lockstep.torch import opened
-    from lockstep.torch.patches import Patches
+@pytest.mark.parametrize("lock", [fcntl.flock, fcntl.lockf])
+def test_from_a_lock_on_ranks_wait_for_each_other_by_files(tmp_path: Path, lock: Any) -> None:
+    recorder = recorder_in(tmp_path)
+    recorder.patches = Patches()
+    opened.install(recorder)
+    try:
+        with open(tmp_path / "a", "w") as file:
+            getattr(fcntl, lock.__name__)(file, fcntl.LOCK_EX)
+        with open(tmp_path / "a"):
+            pass
+    finally:
+        recorder.patches.undo()
+    assert recorder.pen == [("write", "a")]
+    assert fcntl.flock.__name__ == "flock"
+    assert not hasattr(fcntl.flock, "__wrapped__")
 
+
+def test_a_temporary_file_has_no_name(tmp_path: Path) -> None:
+    recorder = recorder_in(tmp_path)
+    recorder.patches = Patches()
+    opened.install(recorder)
+    try:
+        with tempfile.TemporaryFile(dir=tmp_path) as file:
+            file.write(b"a")
+    finally:
+        recorder.patches.undo()
+    assert recorder.pen == []
+
+
+def test_open_is_put_back() -> None:
     real = builtins.open
-    recorder = SimpleNamespace(patches=Patches())
-    opened.install(recorder)  # type: ignore[arg-type]
+    recorder: Any = SimpleNamespace(patches=Patches())
+    opened.install(recorder)
     assert builtins.open is io.open
     assert builtins.open is not real
     recorder.patches.undo()
