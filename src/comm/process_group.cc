@@ -135,8 +135,7 @@ Signature signature_of(const Call& call, const Memory& memory, const OpOptions& 
   signature.async = options.async;
   signature.count = memory.count;
   signature.layout = options.layout;
-  // One by one: the caller wrote them so just now, and a wider read would wait for all its writes.
-  signature.site = {options.site.file, options.site.line, options.site.scope};
+  signature.site = options.site;
   return signature;
 }
 
@@ -199,12 +198,15 @@ std::uint64_t digest_of(std::span<const Memory> memories) {
 
 }  // namespace
 
-Work ProcessGroup::issue(const CollectiveCall& call) {
-  const CollectiveOp op = call.signature.op;
-  const bool message = op == CollectiveOp::kSend || op == CollectiveOp::kRecv;
+Work ProcessGroup::issue(const Signature& signature,
+                         std::span<const Memory> inputs,
+                         std::span<const Memory> outputs,
+                         const OpOptions& options) {
+  const bool message = signature.op == CollectiveOp::kSend || signature.op == CollectiveOp::kRecv;
   ++(message ? n_messages_ : n_collectives_);
-  if (call.wrapper < 0 && runtime().exchanges() != nullptr) watch_exchange(call);
-  if (call.wrapper < 0 && runtime().own_reductions() != nullptr) follow_own(call);
+  const CollectiveCall call{signature, inputs, outputs, options.wrapper, options.timeout};
+  if (options.wrapper < 0 && runtime().exchanges() != nullptr) watch_exchange(call);
+  if (options.wrapper < 0 && runtime().own_reductions() != nullptr) follow_own(call);
   return post(call);
 }
 
@@ -226,7 +228,7 @@ Work ProcessGroup::all_reduce(const Memory& data, ReduceOp op, const OpOptions& 
   Signature signature = signature_of(call, data, options);
   set_reduce(signature, call, op, options);
   const std::span<const Memory> buffer(&data, 1);
-  return issue({signature, buffer, buffer, options.wrapper, options.timeout});
+  return issue(signature, buffer, buffer, options);
 }
 
 Work ProcessGroup::all_reduce_coalesced(std::span<const Memory> data,
@@ -242,7 +244,7 @@ Work ProcessGroup::all_reduce_coalesced(std::span<const Memory> data,
     fold(signature.splits, data);
     signature.splits |= 1U;
   }
-  return issue({signature, data, data, options.wrapper, options.timeout});
+  return issue(signature, data, data, options);
 }
 
 Work ProcessGroup::broadcast(const Memory& data, std::int32_t root, const OpOptions& options) {
@@ -251,7 +253,7 @@ Work ProcessGroup::broadcast(const Memory& data, std::int32_t root, const OpOpti
   check_rank(call, "root", root);
   signature.root = root;
   const std::span<const Memory> buffer(&data, 1);
-  return issue({signature, buffer, buffer, options.wrapper, options.timeout});
+  return issue(signature, buffer, buffer, options);
 }
 
 Work ProcessGroup::reduce(const Memory& data,
@@ -264,7 +266,7 @@ Work ProcessGroup::reduce(const Memory& data,
   signature.root = root;
   set_reduce(signature, call, op, options);
   const std::span<const Memory> buffer(&data, 1);
-  return issue({signature, buffer, buffer, options.wrapper, options.timeout});
+  return issue(signature, buffer, buffer, options);
 }
 
 Work ProcessGroup::all_gather(std::span<const Memory> outputs,
@@ -278,8 +280,7 @@ Work ProcessGroup::all_gather(std::span<const Memory> outputs,
       call, "this rank's own output", outputs[static_cast<std::size_t>(rank())].count, input.count);
   signature.splits = splits_of(outputs);
   if (signature.splits != 0) signature.count = total(outputs);
-  return issue(
-      {signature, std::span<const Memory>(&input, 1), outputs, options.wrapper, options.timeout});
+  return issue(signature, std::span<const Memory>(&input, 1), outputs, options);
 }
 
 Work ProcessGroup::all_gather_into_tensor(const Memory& output,
@@ -289,11 +290,8 @@ Work ProcessGroup::all_gather_into_tensor(const Memory& output,
   const Signature signature = signature_of(call, input, options);
   check_memories(call, input, std::span<const Memory>(&output, 1));
   check_count(call, "the output for all ranks", output.count, size() * input.count);
-  return issue({signature,
-                std::span<const Memory>(&input, 1),
-                std::span<const Memory>(&output, 1),
-                options.wrapper,
-                options.timeout});
+  return issue(
+      signature, std::span<const Memory>(&input, 1), std::span<const Memory>(&output, 1), options);
 }
 
 Work ProcessGroup::reduce_scatter(const Memory& output,
@@ -311,8 +309,7 @@ Work ProcessGroup::reduce_scatter(const Memory& output,
   set_reduce(signature, call, op, options);
   signature.splits = splits_of(inputs);
   signature.count = total(inputs);
-  return issue(
-      {signature, inputs, std::span<const Memory>(&output, 1), options.wrapper, options.timeout});
+  return issue(signature, inputs, std::span<const Memory>(&output, 1), options);
 }
 
 Work ProcessGroup::reduce_scatter_tensor(const Memory& output,
@@ -324,11 +321,8 @@ Work ProcessGroup::reduce_scatter_tensor(const Memory& output,
   check_memories(call, input, std::span<const Memory>(&output, 1));
   set_reduce(signature, call, op, options);
   check_count(call, "the input for all ranks", input.count, size() * output.count);
-  return issue({signature,
-                std::span<const Memory>(&input, 1),
-                std::span<const Memory>(&output, 1),
-                options.wrapper,
-                options.timeout});
+  return issue(
+      signature, std::span<const Memory>(&input, 1), std::span<const Memory>(&output, 1), options);
 }
 
 Work ProcessGroup::gather(std::span<const Memory> outputs,
@@ -351,8 +345,7 @@ Work ProcessGroup::gather(std::span<const Memory> outputs,
     check_count(call, "an output", output.count, input.count);
   }
   signature.root = root;
-  return issue(
-      {signature, std::span<const Memory>(&input, 1), outputs, options.wrapper, options.timeout});
+  return issue(signature, std::span<const Memory>(&input, 1), outputs, options);
 }
 
 Work ProcessGroup::scatter(const Memory& output,
@@ -375,8 +368,7 @@ Work ProcessGroup::scatter(const Memory& output,
     check_count(call, "an input", input.count, output.count);
   }
   signature.root = root;
-  return issue(
-      {signature, inputs, std::span<const Memory>(&output, 1), options.wrapper, options.timeout});
+  return issue(signature, inputs, std::span<const Memory>(&output, 1), options);
 }
 
 Work ProcessGroup::all_to_all(std::span<const Memory> outputs,
@@ -398,7 +390,7 @@ Work ProcessGroup::all_to_all(std::span<const Memory> outputs,
     signature.splits |= 1U;
   }
   signature.count = total(inputs);
-  return issue({signature, inputs, outputs, options.wrapper, options.timeout});
+  return issue(signature, inputs, outputs, options);
 }
 
 Work ProcessGroup::all_to_all_single(const Memory& output,
@@ -413,7 +405,7 @@ Work ProcessGroup::all_to_all_single(const Memory& output,
 Work ProcessGroup::barrier(const OpOptions& options) {
   const Memory nothing;
   const Call call{CollectiveOp::kBarrier, options.site, *this};
-  return issue({signature_of(call, nothing, options), {}, {}, options.wrapper, options.timeout});
+  return issue(signature_of(call, nothing, options), {}, {}, options);
 }
 
 Work ProcessGroup::send(const Memory& data,
@@ -426,8 +418,7 @@ Work ProcessGroup::send(const Memory& data,
   if (to == rank()) refuse(call, "it is itself the peer of a send");
   signature.peer = to;
   signature.tag = tag;
-  return issue(
-      {signature, std::span<const Memory>(&data, 1), {}, options.wrapper, options.timeout});
+  return issue(signature, std::span<const Memory>(&data, 1), {}, options);
 }
 
 Work ProcessGroup::recv(const Memory& data,
@@ -440,8 +431,7 @@ Work ProcessGroup::recv(const Memory& data,
   if (from == rank()) refuse(call, "it is itself the peer of a recv");
   signature.peer = from;
   signature.tag = tag;
-  return issue(
-      {signature, {}, std::span<const Memory>(&data, 1), options.wrapper, options.timeout});
+  return issue(signature, {}, std::span<const Memory>(&data, 1), options);
 }
 
 Work ProcessGroup::recv_any_source(const Memory& data, std::int32_t tag, const OpOptions& options) {
@@ -449,8 +439,7 @@ Work ProcessGroup::recv_any_source(const Memory& data, std::int32_t tag, const O
   Signature signature = signature_of(call, data, options);
   if (size() == 1) refuse(call, "recv from any rank in a group of one rank: there is no sender");
   signature.tag = tag;
-  return issue(
-      {signature, {}, std::span<const Memory>(&data, 1), options.wrapper, options.timeout});
+  return issue(signature, {}, std::span<const Memory>(&data, 1), options);
 }
 
 void ProcessGroup::record_posted(const CollectiveCall& call, std::int64_t seq) {

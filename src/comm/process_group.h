@@ -70,12 +70,11 @@ struct Memory {
 /// (coalesced) has as many inputs as outputs and a digest of their sizes.
 struct CollectiveCall {
   const Signature& signature;
-  /// One, or one per rank for scatter / all_to_all / reduce_scatter.
-  std::span<const Memory> inputs;
-  /// One, or one per rank for gather / all_gather / all_to_all.
-  std::span<const Memory> outputs;
-  std::int32_t wrapper = -1;  ///< At whose position it is recorded, see OpOptions.
-  Duration timeout{};         ///< See OpOptions.
+  std::span<const Memory>
+      inputs;  ///< One, or one per rank for scatter / all_to_all / reduce_scatter.
+  std::span<const Memory> outputs;  ///< One, or one per rank for gather / all_gather / all_to_all.
+  std::int32_t wrapper = -1;        ///< At whose position it is recorded, see OpOptions.
+  Duration timeout{};               ///< See OpOptions.
 };
 
 /// Options every operation takes, with c10d's meaning.
@@ -219,7 +218,10 @@ class ProcessGroup {
  private:
   friend class CheckedGroup;  // Posts through the group that it wraps.
 
-  Work issue(const CollectiveCall& call);
+  Work issue(const Signature& signature,
+             std::span<const Memory> inputs,
+             std::span<const Memory> outputs,
+             const OpOptions& options);
   /// For those who watch what losses are made of.
   void watch_exchange(const CollectiveCall& call);
   /// Of the program's own calls: gradients may be among what they send.
