@@ -53,7 +53,6 @@ class Search:
             table = self._table_of(value)
             if table is not None:
                 self.found[f"`{name}` {where}"] = table
-                return
         asks = lists or _asks(value)
         for part, inside in _parts_of(value):
             self._value(where, name + part, inside, asks, depth + 1)

@@ -62,6 +62,23 @@ def test_models_are_searched_again_only_after_a_registration() -> None:
     assert buffers.now() == {}
 
 
+def test_one_registration_is_one_search() -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    buffers, registrations = watched(model)
+    add(registrations, model[0], "mask", torch.ones(1))
+    assert list(buffers.now()) == ["0.mask"]
+    model[0].register_buffer("unseen", torch.ones(1))
+    assert list(buffers.now()) == ["0.mask"]
+
+
+def test_a_forgotten_model_is_not_searched() -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    buffers, registrations = watched(model)
+    buffers.forget()
+    add(registrations, model[0], "mask", torch.ones(1))
+    assert buffers.now() == {}
+
+
 def test_a_forgotten_model_is_not_kept_alive() -> None:
     model = nn.BatchNorm1d(2)
     buffers, _ = watched(model)

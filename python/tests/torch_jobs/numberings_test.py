@@ -1,6 +1,7 @@
 """Which tables of a program number words, where they are found, and that looking for them changes nothing."""
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import subprocess
@@ -8,12 +9,17 @@ import sys
 import weakref
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import lockstep.torch
 import pytest
 import torch
+from lockstep.torch import numberings
 from lockstep.torch.numberings import numbering_of
-from lockstep.torch.variables import DEEPEST, MOST_ENTRIES, MOST_FOUND, MOST_VALUES, Search, search
+from lockstep.torch.patches import Patches
+from lockstep.torch.variables import DEEPEST, MOST_ENTRIES, MOST_FOUND, MOST_VALUES, Search, is_of_the_program, search
+from lockstep.words import DataPart
 from torch.utils.data import DataLoader, Dataset
 
 WORDS = ["cat", "dog", "owl"]
@@ -127,8 +133,9 @@ def test_tables_are_found_in_what_the_program_holds() -> None:
         "`loader.dataset.label_of` here", "`loader.collate_fn.ids` here"}
     assert names_in(loader=DataLoader(Named(), collate_fn=tokenizer.collate)) == {
         "`loader.dataset.label_of` here", "`loader.collate_fn.ids` here"}
-    assert names_in(collate=functools.partial(collate, ids={"x": 0, "y": 1, "z": 2})) == {
-        "`collate.ids` here"}
+    assert names_in(collate=functools.partial(len, {"x": 0, "y": 1, "z": 2}, by={"x": 0, "y": 1, "z": 2})) == {
+        "`collate.by` here", "`collate[0]` here"}
+    assert names_in(collate=functools.partial(collate)) == {"`collate.ids` here"}
     assert names_in(loaders={"train": DataLoader(Named())}) == {"`loaders['train'].dataset.label_of` here"}
     assert names_in(both=[tokenizer, Named()]) == {"`both[0].ids` here", "`both[1].label_of` here"}
 
@@ -186,6 +193,94 @@ def test_what_other_packages_hold_is_not_looked_at() -> None:
     assert names_in(parsed=argparse.Namespace(words=WORDS)) == set()
 
 
+def test_what_is_not_a_variable_of_the_program_is_left_alone() -> None:
+    table = {"a": 0, "b": 1, "c": 2}
+
+    def inside() -> Any:
+        yield table
+
+    assert names_in(__all__=list(WORDS)) == set()
+    assert names_in(inside=inside) == {"`inside.table` here"}
+    assert names_in(entered=contextlib.contextmanager(inside)) == set()
+
+
+def test_a_function_may_hold_what_is_not_there_yet() -> None:
+    def inside() -> Any:
+        return later
+
+    assert names_in(inside=inside) == set()
+    later = 1
+
+
+class Model(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self._own = {"a": 0, "b": 1, "c": 2}
+        self.label_of = {"a": 0, "b": 1, "d": 2}
+
+
+def test_of_a_module_what_begins_with_a_line_is_pytorch_s() -> None:
+    assert names_in(model=Model()) == {"`model.label_of` here"}
+
+
+class Endless(Named):
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+
+class Odd:
+    def __repr__(self) -> str:
+        raise AssertionError("a method was called")
+
+
+def test_what_cannot_be_asked_is_not() -> None:
+    assert names_in(data=Endless()) == {"`data.label_of` here", "`data.names` here"}
+    assert names_in(odd={Odd(): Tokenizer(), "known": Tokenizer()}) == {"`odd['known'].ids` here"}
+
+
+def test_files_of_packages_and_of_lockstep_are_not_the_program_s() -> None:
+    assert is_of_the_program(__file__)
+    for other in (torch.__file__, functools.__file__, pytest.__file__, lockstep.torch.__file__, "_ops.py", ""):
+        assert not is_of_the_program(other)
+
+
+def test_under_a_debugger_variables_of_functions_are_left_alone() -> None:
+    def train() -> set[str]:
+        vocabulary = {"a": 0, "b": 1, "c": 2}
+        return set(search(numbering_of, sys._getframe())) | {str(len(vocabulary))}
+
+    assert any("of train()" in name for name in train())
+    before = sys.gettrace()
+    sys.settrace(lambda *_: None)
+    try:
+        found = train()
+    finally:
+        sys.settrace(before)
+    assert not any("of train()" in name for name in found)
+
+
+def test_tables_are_written_once() -> None:
+    written: list[Any] = []
+    recorder: Any = SimpleNamespace(patches=Patches(), pen=SimpleNamespace(data=lambda *event: written.append(event)),
+                                    quietly=lambda _seam, action: action())
+    numberings.install(recorder)
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.1)
+    try:
+        optimizer.step()
+        n_written = len(written)
+        optimizer.step()
+    finally:
+        recorder.patches.undo()
+    optimizer.step()
+    assert len(written) == n_written > 0
+    of_global = [(part, tensors) for _, part, _, name, tensors in written if name == "`GLOBAL_TABLE` in numberings_test.py"]
+    table = numbering_of(GLOBAL_TABLE)
+    assert table is not None
+    assert [part for part, _ in of_global] == [DataPart.VOCABULARY, DataPart.NUMBERING]
+    assert torch.equal(of_global[0][1][0], table.words)
+    assert torch.equal(of_global[1][1][0], table.numbers)
+
+
 def test_variables_of_running_functions_and_of_modules_are_found() -> None:
     def train() -> set[str]:
         vocabulary = list(WORDS)
@@ -220,6 +315,25 @@ def test_a_list_counts_only_where_the_program_asks_for_places_in_one(tmp_path: P
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "`label_of` of train() in script.py" in ran.stdout
     assert ("`words` of train() in script.py" in ran.stdout) is counts
+
+
+AT_ONCE = """
+import sys
+from lockstep.torch.numberings import numbering_of
+from lockstep.torch.variables import search
+
+words = ["cat", "dog", "owl"]
+other = USE
+print(*search(numbering_of, sys._getframe()), sep="\\n")
+"""
+
+
+@pytest.mark.parametrize(("use", "counts"), [("words.index('dog')", True), ("sorted(words)", False)])
+def test_so_does_a_list_of_a_script_without_functions(tmp_path: Path, use: str, counts: bool) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(AT_ONCE.replace("USE", use))
+    ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
+    assert ("`words` in script.py" in ran.stdout) is counts
 
 
 def test_a_function_that_asks_for_its_variables_keeps_them() -> None:

@@ -49,6 +49,7 @@ def test_a_file_is_noted_once_a_step_and_kind(tmp_path: Path) -> None:
         files.note("a.txt", "w")
     recorder.current.opt = 1
     files.note("a.txt", "r")
+    files.note("a.txt", "r")
     assert recorder.pen == [("open", "a.txt"), ("write", "a.txt"), ("open", "a.txt")]
 
 
@@ -79,6 +80,7 @@ def test_nothing_is_noted_without_a_trace_under_a_budget_or_inside_a_call_that_i
     recorder.in_file = 1
     Opened(recorder).note("a.txt", "r")
     assert recorder.pen == []
+    recorder = recorder_in(tmp_path)
     recorder.pen = None
     Opened(recorder).note("a.txt", "r")
 
