@@ -97,8 +97,8 @@ void ProgramRecord::snapshot(SnapshotAction action,
                              std::string_view detail,
                              std::uint64_t digest) const {
   if (!on()) return;
-  const bool is_path = action != SnapshotAction::kLoad && action != SnapshotAction::kFresh &&
-                       action != SnapshotAction::kFail;
+  const bool is_path = action == SnapshotAction::kPart || action == SnapshotAction::kSave ||
+                       action == SnapshotAction::kRead;
   const auto disk =
       is_path && host_ != nullptr ? host_->environment("LOCKSTEP_DISK") : std::nullopt;
   const std::string place = disk ? *disk + ":" + std::string(detail) : std::string(detail);

@@ -306,6 +306,11 @@ TEST(BuffersPolicyTest, ABufferThatCameAfterAWrapWithoutBuffersIsNotBroadcast) {
     const LawResult result = check("buffers-policy", job.stream);
     if (practice == BufferPolicy::kLocal) {
       EXPECT_TRUE(result.findings.empty());
+      LawPolicy declared = policy_of(2);
+      declared.buffers = BufferPolicy::kBroadcast0;
+      const LawResult against = check("buffers-policy", job.stream, declared);
+      ASSERT_EQ(against.findings.size(), 1U);
+      EXPECT_EQ(id_of(against.findings[0].cause), "bn-local-eval") << "it would not have helped";
       continue;
     }
     ASSERT_EQ(result.findings.size(), 1U);

@@ -25,7 +25,7 @@ void Resumes::on_event(const Event& event, const NameTable& names) {
     return;
   }
   const auto* snapshot = std::get_if<SnapshotEvent>(&event.body);
-  if (snapshot == nullptr || is_of_the_program(snapshot->action)) return;
+  if (snapshot == nullptr) return;
   Attempt& attempt = attempts_[event.at.attempt];
   File file{.path = std::string(names.text(snapshot->detail)),
             .step = snapshot->step,
