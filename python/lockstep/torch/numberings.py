@@ -36,9 +36,11 @@ def numbering_of(value: Any) -> Numbering | None:
     """What a dict or a list numbers: words by whole numbers without a gap, or the other way round; words by their places.
 
     Names of files and sentences in a list may be data, which a rank may shuffle."""
-    if isinstance(value, Counter) or not FEWEST_WORDS <= len(value) <= MOST_WORDS:
+    kind = type(value)
+    size = dict.__len__(value) if issubclass(kind, dict) else len(value)
+    if issubclass(kind, Counter) or not FEWEST_WORDS <= size <= MOST_WORDS:
         return None
-    first, words = _of_dict(value) if isinstance(value, dict) else _of_list(value)
+    first, words = _of_dict(value) if issubclass(kind, dict) else _of_list(value)
     if len(words) < FEWEST_WORDS or len(set(words)) != len(words):
         return None
     return Numbering(_digest_of(sorted(words)), _digest_of([str(first), *words]))
@@ -47,8 +49,6 @@ def numbering_of(value: Any) -> Numbering | None:
 def _of_dict(table: dict[Any, Any]) -> tuple[int, list[str]]:
     """The first number, and the words in the order of their numbers; empty where it is not a table."""
     entries = list(dict.items(table))
-    if not entries:
-        return 0, []
     pairs = entries if type(entries[0][0]) is int else [(number, word) for word, number in entries]
     if not all(type(number) is int and type(word) is str for number, word in pairs):
         return 0, []

@@ -1,4 +1,5 @@
-"""The search for tables in what a program holds: no attribute is computed, no method called, no sample read."""
+"""The search for tables in what a program holds. No attribute is computed, no method called, no sample read: an object may
+load a module, or another object, as soon as it is asked for anything, so classes are asked what an object is."""
 from __future__ import annotations
 
 import functools
@@ -45,11 +46,12 @@ class Search:
     def _value(self, where: str, name: str, value: Any, lists: bool, depth: int) -> None:
         if depth > DEEPEST or self._n_left == 0 or id(value) in self._seen or len(self.found) == MOST_FOUND:
             return
-        if isinstance(value, (bool, int, float, complex, str, bytes, torch.Tensor, type)):
+        kind = type(value)
+        if issubclass(kind, (bool, int, float, complex, str, bytes, torch.Tensor, type)):
             return
         self._n_left -= 1
         self._seen.add(id(value))
-        if isinstance(value, dict) or (lists and isinstance(value, (list, tuple))):
+        if issubclass(kind, dict) or (lists and kind in (list, tuple)):
             table = self._table_of(value)
             if table is not None:
                 self.found[f"`{name}` {where}"] = table
@@ -71,11 +73,12 @@ def search(table_of: Callable[[Any], Any], frame: FrameType | None) -> dict[str,
         if type(variables) is dict:  # Python keeps it as long as the function runs, and all that is in it.
             variables.clear()
     for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if isinstance(file, str) and is_of_the_program(file):
-            own = [one.f_code for one in frames if one.f_globals is vars(module)]
-            lists = any(map(_asks_for_places, [*own, *_codes_in(vars(module))]))
-            found.variables(f"in {os.path.basename(file)}", vars(module), lists)
+        variables = _own_attributes(module)
+        file = variables.get("__file__")
+        if type(file) is str and is_of_the_program(file):
+            own = [one.f_code for one in frames if one.f_globals is variables]
+            lists = any(map(_asks_for_places, [*own, *_codes_in(variables)]))
+            found.variables(f"in {os.path.basename(file)}", variables, lists)
     return found.found
 
 
@@ -98,22 +101,31 @@ def _may_be_read(code: CodeType) -> bool:
     return bool(of_a_function) and sys.gettrace() is None and not _SHOWING & {*code.co_names}
 
 
+def _own_attributes(value: Any) -> dict[str, Any]:
+    try:
+        attributes = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return attributes if type(attributes) is dict else {}
+
+
 def _parts_of(value: Any) -> Iterator[tuple[str, Any]]:
     """What may hold a table: attributes of the program's objects, and of those that read data; what functions hold; few
     entries, as of a dict of loaders."""
-    if isinstance(value, dict):
+    kind = type(value)
+    if issubclass(kind, dict):
         yield from ((f"[{key!r}]", one) for key, one in islice(dict.items(value), MOST_ENTRIES) if type(key) in (str, int))
-    elif isinstance(value, (list, tuple)):
-        yield from ((f"[{place}]", one) for place, one in enumerate(islice(value, MOST_ENTRIES)))
-    elif isinstance(value, MethodType):
+    elif kind in (list, tuple):
+        yield from ((f"[{place}]", one) for place, one in enumerate(value[:MOST_ENTRIES]))
+    elif issubclass(kind, MethodType):
         yield "", value.__self__
-    elif isinstance(value, functools.partial):
+    elif issubclass(kind, functools.partial):
         yield from ((f".{name}", one) for name, one in value.keywords.items())
         yield from ((f"[{place}]", one) for place, one in enumerate(value.args))
         yield "", value.func
-    elif isinstance(value, FunctionType):
+    elif issubclass(kind, FunctionType):
         yield from _held_by(value)
-    elif isinstance(value, (Dataset, DataLoader, Sampler)) or _is_own(type(value)):
+    elif issubclass(kind, (Dataset, DataLoader, Sampler)) or _is_own(kind):
         yield from _attributes_of(value)
 
 
@@ -126,20 +138,17 @@ def _held_by(function: FunctionType) -> Iterator[tuple[str, Any]]:
 
 
 def _attributes_of(value: Any) -> Iterator[tuple[str, Any]]:
-    attributes = getattr(value, "__dict__", None)
-    if not isinstance(attributes, dict):
-        return
-    hidden = isinstance(value, torch.nn.Module)  # PyTorch's own are parameters and modules.
+    hidden = issubclass(type(value), torch.nn.Module)  # PyTorch's own are parameters and modules.
     size = _size_of(value)
-    for name, one in list(attributes.items()):
+    for name, one in list(_own_attributes(value).items()):
         # A list with an entry per sample is not a table: it is what the data set holds.
-        per_sample = isinstance(one, (list, tuple)) and len(one) == size
+        per_sample = type(one) in (list, tuple) and len(one) == size
         if not (per_sample or (hidden and name.startswith("_"))):
             yield f".{name}", one
 
 
 def _size_of(value: Any) -> int:
-    if not isinstance(value, Dataset):
+    if not issubclass(type(value), Dataset):
         return -1
     try:
         return len(value)  # type: ignore[arg-type]
@@ -149,12 +158,13 @@ def _size_of(value: Any) -> int:
 
 def _is_own(kind: type) -> bool:
     module = sys.modules.get(kind.__module__)
-    return is_of_the_program(getattr(module, "__file__", None) or "")
+    file = _own_attributes(module).get("__file__")
+    return type(file) is str and is_of_the_program(file)
 
 
 def _asks(value: Any) -> bool:
     """Whether a function, or a method of an object's class, asks for places in lists."""
-    if isinstance(value, FunctionType):
+    if type(value) is FunctionType:
         return _asks_for_places(value.__code__)
     return _is_own(type(value)) and any(map(_asks_for_places, _methods_of(type(value))))
 
@@ -162,14 +172,14 @@ def _asks(value: Any) -> bool:
 def _codes_in(variables: Mapping[str, Any]) -> Iterator[CodeType]:
     """Of a module's functions, and of its classes' methods."""
     for value in list(variables.values()):
-        if isinstance(value, FunctionType):
+        if type(value) is FunctionType:
             yield value.__code__
-        elif isinstance(value, type) and _is_own(value):
+        elif issubclass(type(value), type) and _is_own(value):
             yield from _methods_of(value)
 
 
 def _methods_of(kind: type) -> Iterator[CodeType]:
-    return (one.__code__ for one in list(vars(kind).values()) if isinstance(one, FunctionType))
+    return (one.__code__ for one in list(vars(kind).values()) if type(one) is FunctionType)
 
 
 def _asks_for_places(code: CodeType) -> bool:

@@ -233,6 +233,37 @@ class Odd:
         raise AssertionError("a method was called")
 
 
+class Vocabulary(dict[str, int]):
+    """Its own methods are the program's."""
+
+    def __len__(self) -> int:
+        raise AssertionError("a method was called")
+
+    def items(self) -> Any:
+        raise AssertionError("a method was called")
+
+
+def test_a_dict_of_the_program_s_own_is_read_as_a_dict() -> None:
+    assert same_numbers(Vocabulary({"cat": 0, "dog": 1, "owl": 2}), WORDS)
+    assert names_in(few=Vocabulary({"known": Tokenizer()})) == {"`few['known'].ids` here"}  # type: ignore[dict-item]
+
+
+class Lazy:
+    """Fails as soon as it is asked for anything."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(f"it was asked for {name}")
+
+
+def test_a_lazy_object_or_module_stays_lazy() -> None:
+    assert names_in(lazy=Lazy(), table={"a": 0, "b": 1, "c": 2}) == {"`table` here"}
+    sys.modules["lazy_for_numberings"] = Lazy()  # type: ignore[assignment]
+    try:
+        assert search(numbering_of, None)
+    finally:
+        del sys.modules["lazy_for_numberings"]
+
+
 def test_what_cannot_be_asked_is_not() -> None:
     assert names_in(data=Endless()) == {"`data.label_of` here", "`data.names` here"}
     assert names_in(odd={Odd(): Tokenizer(), "known": Tokenizer()}) == {"`odd['known'].ids` here"}
