@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lockstep.torch.recorder import Recorder
 
 SEAM = "opened"
-MOST = 256  # Files of each kind: a data set may have one per sample. Of more, the first are those that were prepared for it.
+MOST = 256  # Of each kind, a file counting once per step: a data set may have one per sample, and the first are those before it.
 _SYSTEM = tuple(os.sep + name + os.sep for name in ("dev", "proc", "sys"))
 _CODE = (".py", ".pyc", ".so", ".lock")
 
