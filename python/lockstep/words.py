@@ -143,3 +143,13 @@ class DataPart(IntEnum):
     CLASSES = 5
     VOCABULARY = 6
     NUMBERING = 7
+
+
+class LogKind(IntEnum):
+    """What a line of a log is about (docs/trace_format.md)."""
+
+    NONE = 0
+    MISSED = 1
+    NOT_LOADED = 2
+    WRAPPED_AGAIN = 3
+    BATCHES_KEPT = 4

@@ -300,13 +300,8 @@ PyObject* phase(PenState& state, const Arguments& arguments) {
 }
 
 PyObject* log(PenState& state, const Arguments& arguments) {
-  state.pen.write(LogEvent{.text = state.pen.name(arguments.text(0))}, -1);
-  return none();
-}
-
-PyObject* missed(PenState& state, const Arguments& arguments) {
-  state.pen.write(LogEvent{.text = state.pen.name(arguments.text(0)), .kind = LogKind::kMissed},
-                  -1);
+  const auto kind = arguments.choice<LogKind>(0, static_cast<int>(LogKind::kBatchesKept) + 1);
+  state.pen.write(LogEvent{.text = state.pen.name(arguments.text(1)), .kind = kind}, -1);
   return none();
 }
 
@@ -408,8 +403,7 @@ std::vector<PyMethodDef> all_methods() {
       method<seq_of, 1>("seq_of"),
       method<environment, 5>("environment"),
       method<phase, 2>("phase"),
-      method<log, 1>("log"),
-      method<missed, 1>("missed"),
+      method<log, 2>("log"),
       method<end, 3>("end"),
       method<end_for_now, 2>("end_for_now"),
       method<flush, 0>("flush"),

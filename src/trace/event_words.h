@@ -179,11 +179,15 @@ inline constexpr WordTable<6> kWords<MetricFormula> = {
 
 /// What a line of a log is about.
 enum class LogKind : std::uint8_t {
-  kNone,    ///< What a program said.
-  kMissed,  ///< Something that this rank's recorder could not record.
+  kNone,          ///< What a program said.
+  kMissed,        ///< Something that this rank's recorder could not record.
+  kNotLoaded,     ///< A state that was loaded into a model which has not one of its names.
+  kWrappedAgain,  ///< A model that holds a wrapper of its own was wrapped.
+  kBatchesKept,   ///< A sampler's batches were kept, and trained on again in their order.
 };
 template <>
-inline constexpr WordTable<2> kWords<LogKind> = {"", "missed"};
+inline constexpr WordTable<5> kWords<LogKind> = {
+    "", "missed", "not_loaded", "wrapped_again", "batches_kept"};
 
 /// The type that autocast has operations compute in, where it is on.
 enum class AutocastType : std::uint8_t { kNone, kF16, kBF16 };
@@ -282,16 +286,18 @@ enum class SnapshotAction : std::uint8_t {
   kLoad,   ///< A rank continues from it, or has found none.
   kFresh,  ///< Training begins anew on purpose: what was there no longer counts.
   kFail,   ///< Writing or loading it failed.
-  kWrite,  ///< No snapshot's: a rank was about to open a file of the program's to write it, ...
-  kOpen,   ///< ... or to read it.
+  kWrite,  ///< No snapshot's: a rank was about to open a file of the program's to write it anew, ...
+  kOpen,   ///< ... to read it, ...
+  kExtend,  ///< ... or to add to it, to change it, or to make it if there is none.
 };
 template <>
-inline constexpr WordTable<8> kWords<SnapshotAction> = {
-    "part", "save", "read", "load", "fresh", "fail", "write", "open"};
+inline constexpr WordTable<9> kWords<SnapshotAction> = {
+    "part", "save", "read", "load", "fresh", "fail", "write", "open", "extend"};
 
 /// A file that may be anything.
 constexpr bool is_of_the_program(SnapshotAction action) {
-  return action == SnapshotAction::kWrite || action == SnapshotAction::kOpen;
+  return action == SnapshotAction::kWrite || action == SnapshotAction::kOpen ||
+         action == SnapshotAction::kExtend;
 }
 
 /// How a rank came to the samples of a pass, as EpochEvent::sampler and DataEvent::source say.

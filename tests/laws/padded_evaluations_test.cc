@@ -1,4 +1,6 @@
 // metric-true's advice on evaluations that count repeated samples, on streams written by hand.
+#include "lockstep/laws/rules/detail/samples/padded_evaluations.h"
+
 #include <gmock/gmock.h>
 
 #include <gtest/gtest.h>
@@ -140,6 +142,28 @@ TEST(PaddedEvaluationsTest, AProgramThatReportsItsMetricsIsJudgedByThem) {
   Evaluations reporting;
   reporting.sampled(10, 4).phase(PhaseKind::kEval).drawn({0, 1, 2, 3}).called().reported();
   EXPECT_TRUE(reporting.advice().empty());
+}
+
+/// What is said where rank 1's events came first, and then a sum over these ranks.
+bool advised_after_sum_of(laws::RankRange who) {
+  NameTable names;
+  const NameId split = names.intern("eval");
+  const std::vector<std::int64_t> ids = {0, 1, 2, 3};
+  Event event;
+  event.rank = Rank{1};
+  laws::PaddedEvaluations evaluations;
+  evaluations.on_epoch(event, {.split = split, .dataset_size = 10, .n_replicas = 3, .per_rank = 4});
+  evaluations.on_phase(event, {PhaseKind::kEval});
+  evaluations.on_samples(event, {.split = split, .ids = ids});
+  evaluations.on_collective({.signature = {.op = CollectiveOp::kAllReduce}}, who);
+  return !evaluations.advice(names).empty();
+}
+
+TEST(PaddedEvaluationsTest, ASumOverAllRanksIsOneOfEach) {
+  EXPECT_TRUE(advised_after_sum_of({.first = 0, .n = 3}));
+  EXPECT_TRUE(advised_after_sum_of({.first = 1, .n = 1}));
+  EXPECT_FALSE(advised_after_sum_of({.first = 0, .n = 1})) << "not of rank 1";
+  EXPECT_FALSE(advised_after_sum_of({.first = 2, .n = 1}));
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ never which version it is:
     samplers.py   samplers of other classes that something divides among the ranks
     data_sets.py  which data set a sample belongs to
     data_read.py  the values of batches that nothing divides among the ranks
+    kept_batches.py  batches that are trained on again
     numberings.py  tables by which the program numbers words, ...
     variables.py  ... and where it may hold them
     trainings.py  which training a wrapper belongs to
@@ -30,6 +31,8 @@ never which version it is:
     buckets.py    buckets that are made anew
     files.py      torch.save and torch.load
     opened.py     files that the program opens by itself
+    loading.py    states of which a model has not one name
+    wrapped_again.py  models that hold a wrapper
     ending.py     how the process ends: exceptions, signals, waiting forever
 """
 from __future__ import annotations
@@ -95,11 +98,11 @@ def import_seams() -> tuple[ModuleType, ...]:
     """The seams that are put in once there is a group: by now PyTorch has been imported as a whole, while start() may have
     been called in the middle of that."""
     from lockstep.torch import (averaged_models, averaging, batches, buckets, clipping, companions, delayed, exchanges,
-                                files, gradients, in_flight, loading, numberings, opened, samplers, schedules, sharded, stepping,
+                                files, gradients, in_flight, kept_batches, loading, numberings, opened, samplers, schedules, sharded, stepping,
                                 streams, wrapping)
 
     return (wrapping, exchanges, in_flight, averaging, averaged_models, buckets, gradients, delayed, stepping, schedules, sharded, clipping,
-            companions, streams, batches, samplers, numberings, files, opened, loading, ending)
+            companions, streams, batches, kept_batches, samplers, numberings, files, opened, loading, ending)
 
 
 def _install_the_rest(recorder: Recorder) -> None:

@@ -19,6 +19,7 @@ from lockstep.torch.contents import contents_of, entries_of
 from lockstep.torch.data_read import Handed, consumed_whole, most_batches, pass_source, source_of, values_of
 from lockstep.torch.data_sets import TRAIN, DataSets, place_of
 from lockstep.torch.first_batches import FirstBatches
+from lockstep.torch.kept_batches import KeptBatches
 from lockstep.torch.samplers import held_by
 from lockstep.torch.streams import LOADER
 from lockstep.words import DataPart
@@ -86,6 +87,8 @@ class Batches:
         self._size: tuple[int, int] | None = None  # Wrapper and samples of the last forward.
         self._split = ""  # Of the last batch.
         self._first = FirstBatches()
+        self.kept = KeptBatches()
+        self.shuffles = False  # A sampler that divides the data of a training does.
         self._followed: set[int] = set()  # Wrappers that stand for loops, which weigh their batches by themselves.
 
     @contextmanager
@@ -212,6 +215,8 @@ class Batches:
         """A forward begins: it consumes the batch that was handed out last."""
         pen, handed, self.handed = self.recorder.pen, self.handed, None
         program = self.recorder.program
+        if training:
+            self.kept.forward(self.inputs)
         if pen is None or handed is None:
             return
         self._share.split = self._split
@@ -298,6 +303,7 @@ class Batches:
         if not recorder.samplers.is_first():
             return
         size = len(sampler.dataset)
+        self.shuffles = self.shuffles or (bool(sampler.shuffle) and sampler.num_replicas > 1)
         key = int(sampler.seed) + int(sampler.epoch)
         rows = self.data_sets.rows(sampler.dataset)
         entries = entries_of(sampler.dataset) if sampler.num_replicas > 1 and self.data_sets.is_new(sampler.dataset) \

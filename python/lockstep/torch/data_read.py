@@ -103,6 +103,12 @@ def values_of(batch: Any, inputs: Any) -> list[torch.Tensor]:
     return [one.detach().reshape(-1)[:MOST_ELEMENTS].cpu() for one in values]
 
 
+def first_tensor(inputs: Any) -> torch.Tensor | None:
+    """Of a forward."""
+    found = _plain(inputs, True)
+    return found[0] if found else None
+
+
 def _plain(value: Any, anywhere: bool) -> list[torch.Tensor]:
     """The first plain tensors in host memory, or anywhere."""
     found: list[torch.Tensor] = []

@@ -18,7 +18,7 @@ import torch.distributed.distributed_c10d as c10d
 
 from lockstep.torch.recorder import BACKWARD, DTYPES
 from lockstep.torch.sites import local_of, site, site_here
-from lockstep.words import CollectiveOp, DType, ReduceOp
+from lockstep.words import CollectiveOp, DType, LogKind, ReduceOp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Set
@@ -382,7 +382,7 @@ class Groups:
         if not given["global_ranks_in_group"]:
             self._first(group, given)
         if self.recorder.pen is not None:
-            self.recorder.pen.missed("all collectives: this PyTorch's process groups have no hooks for them")
+            self.recorder.pen.log(LogKind.MISSED, "all collectives: this PyTorch's process groups have no hooks for them")
 
     def _first(self, group: Any, given: dict[str, Any]) -> None:
         recorder = self.recorder

@@ -13,6 +13,7 @@ import torch
 
 from lockstep.torch.recorder import say
 from lockstep.torch.sites import site_here
+from lockstep.words import LogKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -72,7 +73,7 @@ def install(recorder: Recorder) -> None:
         for text in unloaded.texts():
             say(f"rank {recorder.rank}: {text}: nothing was loaded")
             if recorder.pen is not None:
-                recorder.pen.log(text)
+                recorder.pen.log(LogKind.NOT_LOADED, text)
 
     recorder.patches.wrap(torch.nn.Module, "load_state_dict", make)
     recorder.before_end.append(write)

@@ -28,7 +28,7 @@ class Opened:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._thread = threading.get_ident()  # The rank's: what others do is in no order with its calls.
-        self._known: dict[bool, set[tuple[str, int]]] = {True: set(), False: set()}
+        self._known: dict[str, set[tuple[str, int]]] = {"write": set(), "extend": set(), "open": set()}
         self.locks = False  # The program locks files.
 
     def note(self, file: Any, mode: str) -> None:
@@ -40,19 +40,26 @@ class Opened:
             return
         if threading.get_ident() != self._thread:
             return
-        writes = any(mark in mode for mark in "wax+")
-        known = self._known[writes]
+        action = _action_of(mode)
+        known = self._known[action]
         if len(known) == MOST:
             return
         path = path_of(file)
         if not path or (path, place.opt) in known or not self._is_of_the_program(path):
             return
         known.add((path, place.opt))
-        pen.snapshot(place.wrapper, "write" if writes else "open", place.opt, shown_path(path), 0)
+        pen.snapshot(place.wrapper, action, place.opt, shown_path(path), 0)
 
     def _is_of_the_program(self, path: str) -> bool:
         return not (path.startswith((*_SYSTEM, os.path.abspath(self._recorder.folder) + os.sep)) or path.endswith(_CODE)
                     or is_installed(path))
+
+
+def _action_of(mode: str) -> str:
+    """Of a file that only one rank can make ("x"), nothing is lost."""
+    if "w" in mode:
+        return "write"
+    return "extend" if any(mark in mode for mark in "ax+") else "open"
 
 
 def install(recorder: Recorder) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lockstep.words import StateKind, StatePoint
+from lockstep.words import LogKind, StateKind, StatePoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -121,7 +121,7 @@ class Program:
     def log(self, text: str) -> None:
         def write() -> None:
             if self.recorder.pen is not None:
-                self.recorder.pen.log(text)
+                self.recorder.pen.log(LogKind.NONE, text)
 
         self.recorder.quietly(SEAM, write)
 

@@ -15,7 +15,7 @@ from lockstep.torch.looking import Looking
 from lockstep.torch.on_device import streams
 from lockstep.torch.program import Program
 from lockstep.torch.trainings import Trainings
-from lockstep.words import DType
+from lockstep.words import DType, LogKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -138,7 +138,7 @@ class Recorder:
             say(f"nothing is recorded: {error}")
             return
         try:
-            self.pen.missed(what)
+            self.pen.log(LogKind.MISSED, what)
             say(f"rank {self.rank}: the recorder missed something, and the job goes on: {what}")
         except Exception as failure:
             say(f"rank {self.rank}: the recorder missed something, and the trace cannot be written: {what}; {failure}")

@@ -22,10 +22,11 @@ from lockstep.torch.described import descriptions
 from lockstep.torch.entry import SEAM, Entry
 from lockstep.torch.gradients import Gradients
 from lockstep.torch.looking import Look
-from lockstep.torch.recorder import FORWARD, INIT, Place, say
+from lockstep.torch.recorder import FORWARD, INIT, Place
 from lockstep.torch.replaced_buffers import ReplacedBuffers
 from lockstep.torch.shared_parameters import look_for_sharing
-from lockstep.words import HookEffect, LonePoint, PhaseKind, StateKind, StatePoint
+from lockstep.torch.wrapped_again import remark_on, take_inside
+from lockstep.words import HookEffect, LogKind, LonePoint, PhaseKind, StateKind, StatePoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -248,6 +249,7 @@ class Wrapping:
         self.of: weakref.WeakKeyDictionary[Any, Wrapper] = weakref.WeakKeyDictionary()
         self.running: tuple[Any, Wrapper | None] = None, None  # Whose forward is running.
         self._plan: list[list[int]] | None = None  # Buckets of the wrapper being made.
+        self._inside: list[Wrapper] = []  # Wrappers that its model holds.
         self.version = 0  # Counts the changes of who owns which parameters.
         self._owners: dict[int, tuple[Wrapper, str]] = {}
         self._owners_of = 0
@@ -256,7 +258,7 @@ class Wrapping:
     def begin(self, module: torch.nn.Module) -> Wrapper:
         """Before DDP's constructor."""
         recorder = self.recorder
-        self._forget_inside(module)
+        self._inside = take_inside(self.of, module)
         wrapper = Wrapper(recorder, len(self.all), module)
         self.add(wrapper)
         recorder.trainings.made(wrapper)
@@ -270,15 +272,6 @@ class Wrapping:
         recorder.patches.on_undo(wrapper.gradients.remove)
         self._plan = None
         return wrapper
-
-    def _forget_inside(self, module: torch.nn.Module) -> None:
-        """What is wrapped again belongs to the outer wrapper, which reduces it once more."""
-        for part in module.modules():
-            inner = self.of.pop(part, None)
-            if inner is not None:
-                inner.forget()
-                say(f"rank {self.recorder.rank}: what is wrapped already is wrapped again: each backward reduces its "
-                    "gradients twice, for nothing")
 
     def add(self, wrapper: Wrapper) -> None:
         self.all.append(wrapper)
@@ -352,7 +345,8 @@ class Wrapping:
         if self._plan:
             recorder.pen.bucket(wrapper.index, [i for bucket in self._plan for i in bucket],
                                 [len(bucket) for bucket in self._plan])
-        recorder.pen.log(_options_of(ddp))
+        recorder.pen.log(LogKind.NONE, _options_of(ddp))
+        remark_on(recorder, self._inside, wrapper)
         wrapper.write_states(StateKind.PARAM, StatePoint.WRAP, wrapper.all)
         wrapper.write_states(StateKind.BUFFER, StatePoint.WRAP, wrapper.buffers)
         wrapper.watch_entry()

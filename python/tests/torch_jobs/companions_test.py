@@ -172,8 +172,3 @@ dist.destroy_process_group()
     assert lockstep.check(tmp_path / "trace").law("environment-bijective").findings == ()
 
 
-def test_a_model_that_is_wrapped_twice_is_said_to_be(tmp_path: Path) -> None:
-    report = report_of(tmp_path, before="ddp = DistributedDataParallel(ddp)")
-    assert report.findings == () and [advice for law in report.laws for advice in law.advice] == []
-    said = "".join(path.read_text() for path in tmp_path.glob("job.False.*"))
-    assert said.count("what is wrapped already is wrapped again") == 2

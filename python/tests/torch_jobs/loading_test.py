@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import lockstep
 import pytest
 import torch
 from forked import run_job
@@ -121,6 +122,10 @@ def test_every_rank_says_at_its_end_that_nothing_was_loaded(target: str, n_said:
         assert line.startswith(f"lockstep: rank {rank}: load_state_dict(strict=False) at ")
         assert line.endswith("job.py:11 was given 2 names, such as '0.weight', none of which the model has; "
                              "with 'module.' in front it has 2: nothing was loaded")
+    advice = [text for law in lockstep.check(tmp_path / "trace").laws for text in law.advice]
+    assert len(advice) == (1 if n_said else 0)
+    for text in advice:
+        assert text.startswith("A-nothing-loaded: ranks 0, 1: load_state_dict(strict=False) at "), text
 
 
 def test_a_model_is_not_asked_for_its_state() -> None:

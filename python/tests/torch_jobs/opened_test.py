@@ -33,9 +33,9 @@ def recorder_in(folder: Path, budget: float = 0.0) -> Any:
 
 @pytest.mark.parametrize(("mode", "action"), [
     ("r", "open"), ("rb", "open"), ("rt", "open"),
-    ("w", "write"), ("wb", "write"), ("a", "write"), ("x", "write"), ("r+b", "write"),
+    ("w", "write"), ("wb", "write"), ("w+", "write"), ("a", "extend"), ("at", "extend"), ("x", "extend"), ("r+b", "extend"),
 ])
-def test_the_mode_says_whether_a_file_is_written(tmp_path: Path, mode: str, action: str) -> None:
+def test_the_mode_says_what_becomes_of_a_file(tmp_path: Path, mode: str, action: str) -> None:
     recorder = recorder_in(tmp_path)
     Opened(recorder).note(tmp_path / "a.txt", mode)
     assert recorder.pen == [(action, "a.txt")]
@@ -50,7 +50,8 @@ def test_a_file_is_noted_once_a_step_and_kind(tmp_path: Path) -> None:
     recorder.current.opt = 1
     files.note("a.txt", "r")
     files.note("a.txt", "r")
-    assert recorder.pen == [("open", "a.txt"), ("write", "a.txt"), ("open", "a.txt")]
+    files.note("a.txt", "a")
+    assert recorder.pen == [("open", "a.txt"), ("write", "a.txt"), ("open", "a.txt"), ("extend", "a.txt")]
 
 
 def test_what_is_no_file_of_the_program_is_left_alone(tmp_path: Path) -> None:

@@ -87,6 +87,15 @@ ROWS = {
     "optimizer_stale": Row(Expected("trained-set", "optimizer-stale", 0, (0, 1), tensor="weight")),
     # Samples may be shared on purpose, once the ranks have begun by dividing them.
     "order_comes_apart": Row(None, advice="A-order-comes-apart"),
+    # A program may keep what fits into memory.
+    "batches_kept": Row(None, advice="A-batches-kept"),
+    # Each rank may mean its number to be of its share.
+    "evaluated_apart": Row(None, advice="A-evaluated-apart"),
+    # All ranks go wrong alike.
+    "nothing_loaded": Row(None, advice="A-nothing-loaded"),
+    # They may write the same.
+    "written_by_all": Row(None, advice="A-overwritten"),
+    "wrapped_again": Row(None, advice="A-wrapped-again"),
     # Whether the repeats are in the sum, no event shows.
     "padded_evaluation": Row(None, ranks=3, advice="A-padding-counted"),
     "param_replaced": Row(Expected("trained-set", "param-replaced", 1, tensor="weight (new)")),

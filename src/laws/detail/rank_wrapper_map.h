@@ -40,6 +40,8 @@ struct RankRange {
   std::int32_t n = 1;
 
   bool all() const { return n > 1; }
+
+  bool contains(Rank rank) const { return to_int(rank) >= first && to_int(rank) < first + n; }
 };
 
 inline RankRange one_rank(const Event& event) { return {to_int(event.rank), 1}; }

@@ -8,7 +8,8 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/checkpoints/continuations.h"
-#include "lockstep/laws/rules/detail/checkpoints/early_reads.h"
+#include "lockstep/laws/rules/detail/checkpoints/file_accesses.h"
+#include "lockstep/laws/rules/detail/remarks.h"
 #include "lockstep/laws/rules/resumes.h"
 
 namespace lockstep::laws {
@@ -24,7 +25,12 @@ class CheckpointWhole final : public Law {
   const LawInfo& info() const override { return *find_law(kId); }
 
   EventKinds reads() const override {
-    return kinds_of<SnapshotEvent, EnvironmentEvent, StepEvent, EpochEvent, CollectiveEvent>();
+    return kinds_of<SnapshotEvent,
+                    EnvironmentEvent,
+                    StepEvent,
+                    EpochEvent,
+                    CollectiveEvent,
+                    LogEvent>();
   }
 
   void require(RecordOptions& options) const override { options.collectives = true; }
@@ -32,15 +38,16 @@ class CheckpointWhole final : public Law {
   void on_cohort(const CohortEvent& event, const NameTable& names) override {
     const auto* call = std::get_if<CollectiveEvent>(&event.first->body);
     if (call != nullptr && event.equal())
-      return early_.on_call(*event.first, *call, all_ranks(event));
+      return files_.on_call(*event.first, *call, all_ranks(event));
     Law::on_cohort(event, names);
   }
 
   void on_event(const Event& event, const NameTable& names) override {
     if (const auto* call = std::get_if<CollectiveEvent>(&event.body))
-      return early_.on_call(event, *call, one_rank(event));
+      return files_.on_call(event, *call, one_rank(event));
     worlds_.on_event(event);
     resumes_.on_event(event, names);
+    unloaded_.on_event(event, one_rank(event));
     const auto* snapshot = std::get_if<SnapshotEvent>(&event.body);
     if (snapshot == nullptr) return;
     const std::string detail(names.text(snapshot->detail));
@@ -49,7 +56,7 @@ class CheckpointWhole final : public Law {
       case SnapshotAction::kPart:
         savings_[key].parts.push_back({to_int(event.rank), detail, snapshot->digest});
         if (has_all_calls(*snapshot))
-          early_.on_write({event.at.attempt, snapshot->step, to_int(event.rank), detail});
+          files_.on_write({event.at.attempt, snapshot->step, to_int(event.rank), detail});
         return judge_left(event.rank, key);
       case SnapshotAction::kSave:
         savings_[key].folder = detail;
@@ -60,7 +67,7 @@ class CheckpointWhole final : public Law {
         reads_.push_back(
             {event.at.attempt, snapshot->step, to_int(event.rank), detail, snapshot->digest});
         if (has_all_calls(*snapshot))
-          early_.on_read({event.at.attempt, snapshot->step, to_int(event.rank), detail});
+          files_.on_read({event.at.attempt, snapshot->step, to_int(event.rank), detail});
         return;
       case SnapshotAction::kLoad:
         continuations_.on_load(event.at.attempt, event.rank, snapshot->step, detail);
@@ -71,18 +78,20 @@ class CheckpointWhole final : public Law {
       case SnapshotAction::kFail:
         return on_fail(key, event.rank, detail);
       case SnapshotAction::kWrite:
-        return early_.on_write({event.at.attempt, snapshot->step, to_int(event.rank), detail});
+        return files_.on_overwrite({event.at.attempt, snapshot->step, to_int(event.rank), detail});
+      case SnapshotAction::kExtend:
+        return files_.on_write({event.at.attempt, snapshot->step, to_int(event.rank), detail});
       case SnapshotAction::kOpen:
-        return early_.on_read({event.at.attempt, snapshot->step, to_int(event.rank), detail});
+        return files_.on_read({event.at.attempt, snapshot->step, to_int(event.rank), detail});
     }
   }
 
-  LawResult finish(const NameTable& /*names*/) override {
+  LawResult finish(const NameTable& names) override {
     for (const auto& [key, saving] : savings_) judge(key, saving);
     savings_.clear();
     check_reads();
-    const EarlyReads::Judged early = early_.judged();
-    n_checked_ += early.n;
+    FileAccesses::Judged files = files_.judged();
+    n_checked_ += files.n;
     for (Continuations::Missed& missed : continuations_.missed(n_checked_)) {
       const Key place{missed.attempt, missed.newest};
       report(place, "published", std::move(missed.ranks), missed.message(), missed.cause());
@@ -94,7 +103,10 @@ class CheckpointWhole final : public Law {
         kId, std::move(findings), n_checked_, "snapshot events of the files that were written");
     if (!failures_.empty()) result.advice.push_back(advice_on_failures());
     if (auto advice = resumes_.advice()) result.advice.push_back(std::move(*advice));
-    if (early.first) result.advice.push_back(advice_on(*early.first));
+    for (Advice& advice : files.advice) result.advice.push_back(std::move(advice));
+    auto unloaded = unloaded_.advice(
+        "A-nothing-loaded", "Nothing was loaded: training went on from what was there.", names);
+    if (unloaded) result.advice.push_back(std::move(*unloaded));
     return result;
   }
 
@@ -249,16 +261,6 @@ class CheckpointWhole final : public Law {
     reads_.clear();
   }
 
-  /// No finding: what ranks agree on by a store or by looking for the file leaves no event.
-  static Advice advice_on(const EarlyReads::Early& early) {
-    return Advice{"A-read-early",
-                  "rank " + std::to_string(early.read.rank) + " reads " + early.read.path +
-                      ", which rank " + std::to_string(early.writer) +
-                      " writes, and no call in which both take part lies between the two: unless "
-                      "the ranks wait for each other in another way, it may find an older file, a "
-                      "part of this one, or none"};
-  }
-
   void report(const Key& key,
               const std::string& field,
               std::vector<Rank> ranks,
@@ -283,7 +285,8 @@ class CheckpointWhole final : public Law {
   std::map<Key, Saving> savings_;
   std::map<std::string, std::map<std::int32_t, std::uint64_t>> written_;  // Path, attempt.
   std::vector<Read> reads_;
-  EarlyReads early_;
+  FileAccesses files_;
+  Remarks unloaded_{LogKind::kNotLoaded};
   Continuations continuations_;
   std::map<std::pair<std::int32_t, std::string>, Finding> findings_;
   std::int64_t n_checked_ = 0;

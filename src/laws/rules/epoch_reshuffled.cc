@@ -5,6 +5,7 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/remarks.h"
 
 namespace lockstep::laws {
 
@@ -27,12 +28,13 @@ class EpochReshuffled final : public Law {
 
   const LawInfo& info() const override { return *find_law(kEpochReshuffled); }
 
-  EventKinds reads() const override { return kinds_of<EpochEvent, EnvironmentEvent>(); }
+  EventKinds reads() const override { return kinds_of<EpochEvent, EnvironmentEvent, LogEvent>(); }
 
   void require(RecordOptions& options) const override { options.samples = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
     worlds_.on_event(event);
+    kept_.on_event(event, one_rank(event));
     const auto* epoch = std::get_if<EpochEvent>(&event.body);
     if (epoch == nullptr || !epoch->shuffle) return;
     compare_with_last_epoch(event, *epoch, names);
@@ -49,7 +51,7 @@ class EpochReshuffled final : public Law {
     ballots_.erase(key);
   }
 
-  LawResult finish(const NameTable& /*names*/) override {
+  LawResult finish(const NameTable& names) override {
     for (const auto& [key, ballot] : ballots_) judge(key, ballot);
     ballots_.clear();
     for (auto& [key, repeat] : repeats_) findings_.push_back(to_finding(key, repeat));
@@ -59,6 +61,11 @@ class EpochReshuffled final : public Law {
                  n_checked_,
                  "epoch events of a shuffling sampler from two ranks or of two epochs");
     add_advice(result);
+    auto kept = kept_.advice("A-batches-kept",
+                             "set_epoch() changes nothing of them: ask the loader again in each "
+                             "epoch.",
+                             names);
+    if (kept) result.advice.push_back(std::move(*kept));
     return result;
   }
 
@@ -192,6 +199,7 @@ class EpochReshuffled final : public Law {
   }
 
   Worlds worlds_;
+  Remarks kept_{LogKind::kBatchesKept};
   std::map<std::tuple<std::int32_t, std::int32_t, NameId, std::int32_t>, std::int32_t> passes_;
   std::map<Key, Ballot> ballots_;
   std::map<Place, LastEpoch> last_;

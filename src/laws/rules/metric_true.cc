@@ -8,7 +8,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
-#include "lockstep/laws/rules/detail/samples/padded_evaluations.h"
+#include "lockstep/laws/rules/detail/samples/evaluations.h"
 #include "lockstep/laws/rules/metric_formula.h"
 
 namespace lockstep::laws {
@@ -57,7 +57,8 @@ class MetricTrue final : public Law {
  public:
   static constexpr std::string_view kId = "metric-true";
 
-  explicit MetricTrue(const LawPolicy& policy) : worlds_(policy.n_ranks) {}
+  explicit MetricTrue(const LawPolicy& policy)
+      : worlds_(policy.n_ranks), evaluations_(policy.more_follows) {}
 
   const LawInfo& info() const override { return *find_law(kId); }
 
@@ -67,6 +68,8 @@ class MetricTrue final : public Law {
                     EpochEvent,
                     PhaseEvent,
                     EnvironmentEvent,
+                    SnapshotEvent,
+                    EndEvent,
                     CollectiveEvent>();
   }
 
@@ -75,7 +78,7 @@ class MetricTrue final : public Law {
   void on_cohort(const CohortEvent& event, const NameTable& names) override {
     // Of calls the first rank's is enough, as all ranks of a cohort make the same.
     if (const auto* call = std::get_if<CollectiveEvent>(&event.first->body)) {
-      padded_.on_collective(*event.first, *call);
+      evaluations_.on_call(*call, all_ranks(event));
     } else {
       Law::on_cohort(event, names);
     }
@@ -83,21 +86,18 @@ class MetricTrue final : public Law {
 
   void on_event(const Event& event, const NameTable& names) override {
     if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
-      padded_.on_collective(event, *call);
+      evaluations_.on_call(*call, one_rank(event));
       return;
     }
     worlds_.on_event(event);
+    evaluations_.on_event(event, names);
     if (const auto* metric = std::get_if<MetricEvent>(&event.body)) {
       on_metric(event, *metric, names);
     } else if (const auto* sample = std::get_if<SampleEvent>(&event.body)) {
       on_samples(to_int(event.rank), *sample, names);
-      padded_.on_samples(event, *sample);
     } else if (const auto* epoch = std::get_if<EpochEvent>(&event.body)) {
-      if (is_train_split(names.text(epoch->split))) return;
-      n_to_evaluate_ = epoch->dataset_size;
-      padded_.on_epoch(event, *epoch);
+      if (!is_train_split(names.text(epoch->split))) n_to_evaluate_ = epoch->dataset_size;
     } else if (const auto* phase = std::get_if<PhaseEvent>(&event.body)) {
-      padded_.on_phase(event, *phase);
       if (phase->kind == PhaseKind::kEval) evaluated_.erase(to_int(event.rank));
     }
   }
@@ -113,7 +113,7 @@ class MetricTrue final : public Law {
                  std::move(findings),
                  n_checked_,
                  "metric events of every rank, and sample events of what they were taken over");
-    result.advice = padded_.advice(names);
+    result.advice = evaluations_.advice(names);
     return result;
   }
 
@@ -139,7 +139,6 @@ class MetricTrue final : public Law {
   }
 
   void on_metric(const Event& event, const MetricEvent& metric, const NameTable& names) {
-    padded_.on_metric();
     Event placeless = event;
     placeless.at = {.attempt = event.at.attempt};
     const AlignmentKey alignment =
@@ -414,7 +413,7 @@ class MetricTrue final : public Law {
   std::map<AlignmentKey, Reports> open_;
   std::map<Key, Earliest> first_;
   std::int64_t n_to_evaluate_ = 0;
-  PaddedEvaluations padded_;
+  Evaluations evaluations_;
   std::int64_t n_checked_ = 0;
 };
 

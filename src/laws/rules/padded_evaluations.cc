@@ -44,8 +44,8 @@ void PaddedEvaluations::on_samples(const Event& event, const SampleEvent& sample
   n_drawn_[{samples.split, event.at.wrapper}] += std::ssize(samples.ids);
 }
 
-void PaddedEvaluations::on_collective(const Event& event, const CollectiveEvent& collective) {
-  if (n_drawn_.empty() || !watches(event) || !adds_up(collective)) return;
+void PaddedEvaluations::on_collective(const CollectiveEvent& collective, RankRange who) {
+  if (n_drawn_.empty() || !who.contains(*watched_) || !adds_up(collective)) return;
   for (const auto& [pass, n_drawn] : n_drawn_) {
     const EpochEvent& epoch = padded_.at(std::get<0>(pass));
     if (n_drawn == epoch.per_rank) {

@@ -6,6 +6,7 @@
 #include "lockstep/laws/rules/detail/contributions.h"
 #include "lockstep/laws/rules/detail/parameters/parameter_averages.h"
 #include "lockstep/laws/rules/detail/reduced/unreduced_tensors.h"
+#include "lockstep/laws/rules/detail/remarks.h"
 
 namespace lockstep::laws {
 
@@ -27,7 +28,8 @@ class ReducedOnce final : public Law {
                     WrapEvent,
                     ZeroGradEvent,
                     OuterStepEvent,
-                    LoneEvent>();
+                    LoneEvent,
+                    LogEvent>();
   }
 
   void require(RecordOptions& options) const override {
@@ -79,6 +81,9 @@ class ReducedOnce final : public Law {
                " steps of rank 0 reduced more than once; no_sync around all micro-steps "
                "but the last would save the traffic"});
     }
+    auto again = wrapped_again_.advice(
+        "A-wrapped-again", "The mean of equal means is the same mean: wrap the model once.", names);
+    if (again) result.advice.push_back(std::move(*again));
     return result;
   }
 
@@ -130,6 +135,8 @@ class ReducedOnce final : public Law {
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
       n_wrapped_[wrapper] += who.n;
+    } else {
+      wrapped_again_.on_event(event, who);
     }
   }
 
@@ -236,6 +243,7 @@ class ReducedOnce final : public Law {
   Contributions added_;
   ParameterAverages averages_;
   UnreducedTensors unreduced_{averages_};
+  Remarks wrapped_again_{LogKind::kWrappedAgain};
   std::int64_t n_checked_ = 0;
   std::int64_t extra_reductions_ = 0;
 };

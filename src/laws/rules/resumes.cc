@@ -49,6 +49,7 @@ void Resumes::on_event(const Event& event, const NameTable& names) {
     case SnapshotAction::kFail:
     case SnapshotAction::kWrite:
     case SnapshotAction::kOpen:
+    case SnapshotAction::kExtend:
       return;
   }
 }

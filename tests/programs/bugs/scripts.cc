@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "lockstep/comm.h"
+#include "lockstep/data.h"
 #include "lockstep/ddp.h"
 #include "lockstep/optim.h"
 
@@ -56,6 +57,42 @@ void local_metric_logged(RankContext& rank, Form form) {
   if (rank.rank() == 0) rank.host().log("epoch loss " + std::to_string(numerator / denominator));
 }
 
+// Rank 0 keeps the best model by the loss on its own share of the validation set. Repaired, the ranks' losses are
+// added up. The sum over an epoch's training losses, which both print, is nothing of the validation.
+void evaluated_apart(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  data::DistributedSampler train_sampler(rank, {.size = 16});
+  data::DistributedSampler test_sampler(rank, {.size = 8, .shuffle = false});
+  double best = 1e9;
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+    train_sampler.set_epoch(epoch);
+    std::vector<std::int64_t> mine;
+    train_sampler.indices(mine);
+    model.train();
+    double trained = 0.0;
+    for (const std::int64_t sample : mine)
+      trained += train_step(ddp, optimizer, rows_of(rank, {sample}));
+    trained = summed(rank.world(), trained);
+    model.eval();
+    const NoGradGuard no_grad(rank.runtime());
+    test_sampler.indices(mine);
+    double loss = 0.0;
+    for (const std::int64_t sample : mine) {
+      const Batch batch = rows_of(rank, {sample});
+      loss += mse_loss(ddp(batch.x), batch.y).item();
+    }
+    if (form.fixed) loss = summed(rank.world(), loss);
+    if (rank.rank() == 0 && loss < best) {
+      best = loss;
+      rank.host().log("epoch " + std::to_string(epoch) + ": " + std::to_string(trained) +
+                      ", best " + std::to_string(best));
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<Bug> script_bugs() {
@@ -68,6 +105,9 @@ std::vector<Bug> script_bugs() {
        .program = local_metric_logged,
        .expected = {.law = "metric-true", .cause = "local-metric-logged"},
        .has_words = true},
+      {.id = "evaluated-apart",
+       .program = evaluated_apart,
+       .expected = {.law = "A-evaluated-apart", .says = "rank 0 evaluates 4 of the 8 samples"}},
   };
 }
 

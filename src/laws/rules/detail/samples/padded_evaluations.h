@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "lockstep/laws/detail/rank_wrapper_map.h"
 #include "lockstep/laws/finding.h"
 #include "lockstep/trace/event.h"
 
@@ -24,7 +25,7 @@ class PaddedEvaluations {
   void on_epoch(const Event& event, const EpochEvent& epoch);
   void on_phase(const Event& event, const PhaseEvent& phase);
   void on_samples(const Event& event, const SampleEvent& samples);
-  void on_collective(const Event& event, const CollectiveEvent& collective);
+  void on_collective(const CollectiveEvent& collective, RankRange who);
 
   /// The program reports its metrics: these are judged, and there is nothing to advise.
   void on_metric() { reports_ = true; }

@@ -1,4 +1,4 @@
-// checkpoint-whole on files that one rank reads after another has written them.
+// checkpoint-whole on files that one rank reads or writes after another has written them.
 #include <gtest/gtest.h>
 
 #include "tests/support/ddp_job.h"
@@ -55,7 +55,7 @@ struct Files {
   }
 };
 
-TEST(EarlyReadsTest, AFileThatAnotherRankMayStillBeWritingIsReadTooEarly) {
+TEST(FileAccessesTest, AFileThatAnotherRankMayStillBeWritingIsReadTooEarly) {
   Files files;
   files.all_call(0);
   files.write(0);
@@ -69,7 +69,7 @@ TEST(EarlyReadsTest, AFileThatAnotherRankMayStillBeWritingIsReadTooEarly) {
       << found[0].message;
 }
 
-TEST(EarlyReadsTest, SoIsAFileOfTheProgramThatAnotherRankMayStillBeWriting) {
+TEST(FileAccessesTest, SoIsAFileOfTheProgramThatAnotherRankMayStillBeWriting) {
   Files files;
   files.all_call(0);
   files.touch(0, SnapshotAction::kWrite, "data.npy", 0);
@@ -85,20 +85,58 @@ TEST(EarlyReadsTest, SoIsAFileOfTheProgramThatAnotherRankMayStillBeWriting) {
   EXPECT_TRUE(ordered.advice().empty());
 }
 
-TEST(EarlyReadsTest, RanksMayWriteOneFileOfTheProgramTogether) {
+TEST(FileAccessesTest, RanksThatWriteOneFileAnewInNoOrderOverwriteEachOther) {
   Files files;
-  for (const std::int32_t rank : {0, 1, 2}) files.touch(rank, SnapshotAction::kWrite, "a.log", 0);
-  EXPECT_TRUE(files.advice().empty()) << "nor is it a checkpoint with several writers";
+  files.all_call(0);
+  files.touch(2, SnapshotAction::kWrite, "found.csv", 0);
+  files.touch(0, SnapshotAction::kWrite, "found.csv", 0);
+  const std::vector<Advice> found = files.advice();
+  ASSERT_EQ(found.size(), 1U) << "nor is it a checkpoint with several writers";
+  EXPECT_EQ(found[0].id, "A-overwritten");
+  EXPECT_TRUE(found[0].message.starts_with("ranks 0, 2 each open found.csv to write it anew"))
+      << found[0].message;
 }
 
-TEST(EarlyReadsTest, WithoutAnyCallThereIsNoOrderEither) {
+TEST(FileAccessesTest, RanksMayAddToOneFileTogether) {
+  Files files, mixed;
+  for (const std::int32_t rank : {0, 1, 2}) files.touch(rank, SnapshotAction::kExtend, "a.log", 0);
+  EXPECT_TRUE(files.advice().empty());
+  mixed.touch(0, SnapshotAction::kWrite, "a.log", 0);
+  mixed.touch(1, SnapshotAction::kExtend, "a.log", 0);
+  EXPECT_TRUE(mixed.advice().empty());
+}
+
+TEST(FileAccessesTest, WhatIsAddedToAFileMayStillBeUnderWayAsWell) {
+  Files files;
+  files.touch(0, SnapshotAction::kExtend, "a.log", 0);
+  files.touch(1, SnapshotAction::kOpen, "a.log", 0);
+  ASSERT_EQ(files.advice().size(), 1U);
+  EXPECT_EQ(files.advice()[0].id, "A-read-early");
+}
+
+TEST(FileAccessesTest, OneRankMayWriteAFileAgainAndOthersTheirOwn) {
+  Files files;
+  for (std::int32_t i = 0; i < 2; ++i) files.touch(0, SnapshotAction::kWrite, "found.csv", 0);
+  files.touch(1, SnapshotAction::kWrite, "found-1.csv", 0);
+  EXPECT_TRUE(files.advice().empty());
+}
+
+TEST(FileAccessesTest, RanksMayWriteAFileByTurns) {
+  Files files;
+  files.touch(0, SnapshotAction::kWrite, "found.csv", 0);
+  files.all_call(0);
+  files.touch(1, SnapshotAction::kWrite, "found.csv", 0);
+  EXPECT_TRUE(files.advice().empty());
+}
+
+TEST(FileAccessesTest, WithoutAnyCallThereIsNoOrderEither) {
   Files files;
   files.write(2);
   files.read(0);
   ASSERT_EQ(files.advice().size(), 1U);
 }
 
-TEST(EarlyReadsTest, ABarrierBetweenTheTwoOrdersThem) {
+TEST(FileAccessesTest, ABarrierBetweenTheTwoOrdersThem) {
   Files after;
   after.all_call(0);
   after.write(0);
@@ -112,7 +150,7 @@ TEST(EarlyReadsTest, ABarrierBetweenTheTwoOrdersThem) {
   EXPECT_TRUE(before.advice().empty());
 }
 
-TEST(EarlyReadsTest, CallsThatOnlyOneOfThemMakesMayOrderThemByWayOfOthers) {
+TEST(FileAccessesTest, CallsThatOnlyOneOfThemMakesMayOrderThemByWayOfOthers) {
   Files of_a_group;
   of_a_group.all_call(0);
   of_a_group.write(0);
@@ -127,7 +165,7 @@ TEST(EarlyReadsTest, CallsThatOnlyOneOfThemMakesMayOrderThemByWayOfOthers) {
   EXPECT_TRUE(by_message.advice().empty());
 }
 
-TEST(EarlyReadsTest, ACallCountsWhereItIsMade) {
+TEST(FileAccessesTest, ACallCountsWhereItIsMade) {
   Files files;
   files.all_call(0);
   files.write(0);
@@ -136,14 +174,14 @@ TEST(EarlyReadsTest, ACallCountsWhereItIsMade) {
   EXPECT_EQ(files.advice().size(), 1U);
 }
 
-TEST(EarlyReadsTest, ARankReadsWhatItHasWrittenItself) {
+TEST(FileAccessesTest, ARankReadsWhatItHasWrittenItself) {
   Files files;
   files.write(0);
   files.read(0);
   EXPECT_TRUE(files.advice().empty());
 }
 
-TEST(EarlyReadsTest, OnlyReadsOfWhatAnotherRankWroteAreCompared) {
+TEST(FileAccessesTest, OnlyReadsOfWhatAnotherRankWroteAreCompared) {
   Files files;
   files.write(0);
   files.touch(1, SnapshotAction::kRead, "weights.pt");
@@ -156,7 +194,7 @@ TEST(EarlyReadsTest, OnlyReadsOfWhatAnotherRankWroteAreCompared) {
   EXPECT_EQ(check("checkpoint-whole", alone.stream).verdict, Verdict::kNotCheckable);
 }
 
-TEST(EarlyReadsTest, OfManyAccessesTheFirstAreJudged) {
+TEST(FileAccessesTest, OfManyAccessesTheFirstAreJudged) {
   constexpr std::int32_t kMost = 4096;
   for (const std::int32_t n_before : {kMost - 1, kMost}) {
     Files files;
@@ -167,7 +205,7 @@ TEST(EarlyReadsTest, OfManyAccessesTheFirstAreJudged) {
   }
 }
 
-TEST(EarlyReadsTest, WhereABudgetMayHaveLeftOutCallsNothingIsJudged) {
+TEST(FileAccessesTest, WhereABudgetMayHaveLeftOutCallsNothingIsJudged) {
   Files written;
   written.write(0, 0);
   written.read(1);
@@ -178,7 +216,7 @@ TEST(EarlyReadsTest, WhereABudgetMayHaveLeftOutCallsNothingIsJudged) {
   EXPECT_TRUE(read.advice().empty());
 }
 
-TEST(EarlyReadsTest, AnotherFileOrAnotherAttemptIsNoMatter) {
+TEST(FileAccessesTest, AnotherFileOrAnotherAttemptIsNoMatter) {
   Files other;
   other.write(0);
   other.touch(1, SnapshotAction::kRead, "last.pt");

@@ -1,4 +1,4 @@
-// Files that one rank reads while another may still be writing them.
+// Files that one rank reads or writes while another may still be writing them.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/laws/detail/rank_wrapper_map.h"
+#include "lockstep/laws/finding.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep::laws {
@@ -19,8 +20,11 @@ namespace lockstep::laws {
 ///     rank 1   all_reduce 7 | read F  | barrier 8              may find an older F, a part of it, or none
 ///
 /// Where the last call of two ranks is the same one, or neither has made one, there is none between them. Where they differ,
-/// there may be, by way of other ranks: such reads are not judged.
-class EarlyReads {
+/// there may be, by way of other ranks: such reads are not judged. Of two writes the same holds:
+///
+///     rank 0   all_reduce 7 | write F          what rank 0 wrote is lost,
+///     rank 1   all_reduce 7 | write F          or mixed with what rank 1 wrote
+class FileAccesses {
  public:
   /// A rank's write or read of a file, after its last call.
   struct Access {
@@ -30,20 +34,19 @@ class EarlyReads {
     std::string path;
   };
 
-  struct Early {
-    Access read;
-    std::int32_t writer = 0;
-  };
-
   void on_call(const Event& event, const CollectiveEvent& call, RankRange who);
 
-  void on_write(Access access) { keep(writes_, std::move(access)); }
+  void on_write(Access access) { keep(writes_, std::move(access), false); }
 
-  void on_read(Access access) { keep(reads_, std::move(access)); }
+  /// Whatever was in the file is gone.
+  void on_overwrite(Access access) { keep(writes_, std::move(access), true); }
+
+  void on_read(Access access) { keep(reads_, std::move(access), false); }
 
   struct Judged {
-    std::int64_t n = 0;          ///< Reads of what another rank has written in the same attempt.
-    std::optional<Early> first;  ///< Of those that nothing orders, with the lowest writer.
+    std::int64_t n = 0;  ///< Reads of what another rank has written in the same attempt.
+    /// At most one of each: "A-read-early", with the lowest writer, and "A-overwritten".
+    std::vector<Advice> advice;
   };
 
   Judged judged() const;
@@ -67,9 +70,11 @@ class EarlyReads {
   struct Placed {
     Access access;
     Call after;
+    bool anew = false;
   };
 
-  void keep(std::vector<Placed>& accesses, Access access) const;
+  void keep(std::vector<Placed>& accesses, Access access, bool anew) const;
+  std::optional<Advice> overwritten() const;
   Call last_of(std::int32_t rank) const;
   std::vector<const Placed*> writes_of_others(const Placed& read) const;
 

@@ -1,0 +1,105 @@
+"""Batches that are kept, and trained on again in their order."""
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+
+from lockstep.torch import kept_batches
+from lockstep.torch.kept_batches import KeptBatches
+
+
+def batches(n: int) -> list[torch.Tensor]:
+    return [torch.full((2, 3), float(i)) for i in range(n)]
+
+
+def text_after(*inputs: Any) -> str:
+    kept = KeptBatches()
+    for one in inputs:
+        kept.forward(one)
+    return kept.text()
+
+
+def test_a_pass_that_comes_again_is_named() -> None:
+    kept = batches(3)
+    assert text_after(*kept, *kept) == (
+        "3 batches of a sampler that shuffles were kept, as a list or itertools.cycle() keeps them, and trained on again 3 times "
+        "in one order")
+    assert "again 8 times" in text_after(*itertools.islice(itertools.cycle(kept), 11))
+
+
+def test_all_of_it_must_have_come_again() -> None:
+    kept = batches(3)
+    assert text_after(*kept, *kept[:2]) == ""
+
+
+def test_one_batch_is_no_order() -> None:
+    one = torch.zeros(2)
+    assert text_after(one, one, one) == ""
+
+
+def test_batches_that_come_in_another_order_are_shuffled() -> None:
+    kept = batches(3)
+    assert text_after(*kept, *kept, kept[0], kept[2]) == ""
+    assert text_after(*kept, kept[1], kept[2], kept[0], kept[1]) == ""
+
+
+def test_a_new_batch_among_the_known_ones_is_no_second_pass() -> None:
+    kept, new = batches(2), torch.zeros(1)
+    assert text_after(*kept, *kept, new, *kept, *kept) == ""
+
+
+def test_several_forwards_of_one_batch_are_one() -> None:
+    kept = batches(2)
+    assert "again 2 times" in text_after(*(one for one in kept * 2 for _ in range(3)))
+
+
+def test_batches_that_the_program_drops_are_not_followed() -> None:
+    kept = KeptBatches()
+    for i in range(20):
+        kept.forward(torch.full((2,), float(i)))  # Some have the place of others in memory.
+    assert kept.text() == ""
+    again = batches(2)
+    for one in again * 3:
+        kept.forward(one)
+    assert kept.text() == "", "it has given up"
+
+
+def test_a_program_may_keep_its_first_batch_and_drop_the_others() -> None:
+    kept, first = KeptBatches(), torch.zeros(2)
+    kept.forward(first)
+    for _ in range(20):
+        kept.forward(torch.zeros(3))
+    again = batches(2)
+    for one in again * 3:
+        kept.forward(one)
+    assert kept.text() == "", "it has given up"
+
+
+def test_a_tensor_in_the_place_of_another_is_another() -> None:
+    kept, held = KeptBatches(), batches(2)
+    kept.forward(held[0])
+    kept.forward(torch.zeros(7))
+    for _ in range(100):
+        kept.forward(torch.zeros(7))
+    assert kept.text() == ""
+
+
+def test_inputs_without_a_tensor_end_it() -> None:
+    kept = batches(2)
+    assert text_after(*kept, "words", *kept, *kept) == ""
+
+
+def test_the_first_tensor_of_all_arguments_counts() -> None:
+    kept = batches(2)
+    calls = [((3, {"x": one, "y": torch.zeros(1)}), {}) for one in kept]
+    assert "trained on again 2 times" in text_after(*calls, *calls)
+
+
+def test_more_than_a_limit_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_batches, "MOST", 3)
+    kept = batches(4)
+    assert text_after(*kept[:3], *kept[:3]) != ""
+    assert text_after(*kept, *kept) == ""

@@ -1,0 +1,86 @@
+// What recorders remark on a program becomes advice.
+#include <gmock/gmock.h>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/ddp_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::check;
+using testing::check_together;
+using testing::DdpJob;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct RemarkCase {
+  std::string_view law;
+  LogKind kind;
+  std::string_view id;
+};
+
+class RemarksTest : public ::testing::TestWithParam<RemarkCase> {
+ protected:
+  void say(std::int32_t rank, LogKind about, const std::string& text) {
+    job_.at(rank).wrapper = -1;
+    job_.stream.add(rank, LogEvent{.text = job_.stream.name(text), .kind = about});
+  }
+
+  std::vector<Advice> advice() const { return check(GetParam().law, job_.stream).advice; }
+
+  DdpJob job_{3};
+};
+
+TEST_P(RemarksTest, ARemarkIsAdviceWithItsRanks) {
+  for (const std::int32_t rank : {2, 0}) say(rank, GetParam().kind, "as it says");
+  const auto advice = this->advice();
+  ASSERT_EQ(advice.size(), 1U);
+  EXPECT_EQ(advice[0].id, GetParam().id);
+  EXPECT_THAT(advice[0].message, StartsWith("ranks 0, 2: as it says. "));
+}
+
+TEST_P(RemarksTest, WhatIsSaidTwiceIsOneRemark) {
+  for (std::int32_t i = 0; i < 2; ++i) say(1, GetParam().kind, "again");
+  EXPECT_THAT(advice().at(0).message, StartsWith("rank 1: again. "));
+}
+
+TEST_P(RemarksTest, AllRanksAtOnceAreAllNamed) {
+  for (std::int32_t rank = 0; rank < 3; ++rank) say(rank, GetParam().kind, "together");
+  const auto advice = check_together(GetParam().law, job_.stream).advice;
+  ASSERT_EQ(advice.size(), 1U);
+  EXPECT_THAT(advice[0].message, StartsWith("ranks 0-2: together. "));
+}
+
+TEST_P(RemarksTest, LinesAboutAnythingElseAreNone) {
+  for (const LogKind other : every<LogKind>()) {
+    if (other != GetParam().kind) say(0, other, "something else");
+  }
+  EXPECT_TRUE(advice().empty());
+}
+
+TEST_P(RemarksTest, ThreeAreShownAndTheOthersCounted) {
+  for (const char letter : std::string("dbca")) say(0, GetParam().kind, std::string(1, letter));
+  EXPECT_THAT(advice().at(0).message, StartsWith("rank 0: a; rank 0: b; rank 0: c; and 1 more. "));
+}
+
+TEST_P(RemarksTest, SixtyFourAreKept) {
+  for (std::int32_t i = 0; i < 70; ++i) say(0, GetParam().kind, "text " + std::to_string(i));
+  say(1, GetParam().kind, "text 0");  // Known, so kept.
+  EXPECT_THAT(advice().at(0).message, HasSubstr("and 61 more. "));
+  EXPECT_THAT(advice().at(0).message, StartsWith("ranks 0, 1: text 0; "));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All,
+    RemarksTest,
+    ::testing::Values(RemarkCase{"checkpoint-whole", LogKind::kNotLoaded, "A-nothing-loaded"},
+                      RemarkCase{"reduced-once", LogKind::kWrappedAgain, "A-wrapped-again"},
+                      RemarkCase{"epoch-reshuffled", LogKind::kBatchesKept, "A-batches-kept"}),
+    [](const auto& param) { return std::string(name_of(param.param.kind)); });
+
+}  // namespace
+}  // namespace lockstep
