@@ -102,7 +102,8 @@ TEST(ApartEvaluationsTest, AShareWhoseResultStaysWithItsRankIsAdvised) {
 }
 
 TEST(ApartEvaluationsTest, AllRanksAtOnceAreJudgedAsOneByOne) {
-  Shares apart, together;
+  Shares apart;
+  Shares together;
   EXPECT_EQ(check_together(kLaw, apart.evaluated().ended().stream()).advice.size(), 1U);
   EXPECT_TRUE(check_together(kLaw, together.evaluated().called().ended().stream()).advice.empty());
 }
@@ -145,7 +146,9 @@ TEST(ApartEvaluationsTest, WhatIsKeptMeanwhileInterruptsNoEvaluation) {
 }
 
 TEST(ApartEvaluationsTest, WhatIsTrainedOnAsWellIsNoEvaluation) {
-  Shares before, after, again;
+  Shares before;
+  Shares after;
+  Shares again;
   EXPECT_FALSE(before.sampled().drawn().evaluated().ended().advised());
   EXPECT_FALSE(after.evaluated().phase(PhaseKind::kTrain).drawn().ended().advised());
   again.evaluated().phase(PhaseKind::kTrain).drawn().evaluated().ended();

@@ -98,7 +98,8 @@ TEST(FileAccessesTest, RanksThatWriteOneFileAnewInNoOrderOverwriteEachOther) {
 }
 
 TEST(FileAccessesTest, RanksMayAddToOneFileTogether) {
-  Files files, mixed;
+  Files files;
+  Files mixed;
   for (const std::int32_t rank : {0, 1, 2}) files.touch(rank, SnapshotAction::kExtend, "a.log", 0);
   EXPECT_TRUE(files.advice().empty());
   mixed.touch(0, SnapshotAction::kWrite, "a.log", 0);

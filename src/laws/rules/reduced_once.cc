@@ -109,6 +109,7 @@ class ReducedOnce final : public Law {
   }
 
   void observe(const Event& event, RankRange who, const NameTable& names) {
+    wrapped_again_.on_event(event, who);
     const WrapperKey wrapper = wrapper_of(event.at);
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
       ReductionWindow& window = windows_.at(wrapper, who);
@@ -135,8 +136,6 @@ class ReducedOnce final : public Law {
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
       n_wrapped_[wrapper] += who.n;
-    } else {
-      wrapped_again_.on_event(event, who);
     }
   }
 
