@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SEAM = "opened"
 MOST = 256  # Of each kind, a file counting once per step: a data set may have one per sample, and the first are those before it.
 _SYSTEM = tuple(os.sep + name + os.sep for name in ("dev", "proc", "sys"))
-_CODE = (".py", ".pyc", ".so", ".lock")
+_CODE = (".py", ".pyc", ".so", ".lock", "lockfile")  # And what is opened before it is locked.
 
 
 class Opened:
