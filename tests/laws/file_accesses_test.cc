@@ -107,6 +107,15 @@ TEST(FileAccessesTest, RanksMayAddToOneFileTogether) {
   EXPECT_TRUE(mixed.advice().empty());
 }
 
+TEST(FileAccessesTest, RanksThatLockTheFileTheyOpenAnewTakeTurns) {
+  Files files;
+  for (const std::int32_t rank : {0, 1}) {
+    files.touch(rank, SnapshotAction::kWrite, "lockfile", 0);
+    files.touch(rank, SnapshotAction::kExtend, "lockfile", 0);
+  }
+  EXPECT_TRUE(files.advice().empty());
+}
+
 TEST(FileAccessesTest, WhatIsAddedToAFileMayStillBeUnderWayAsWell) {
   Files files;
   files.touch(0, SnapshotAction::kExtend, "a.log", 0);

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SEAM = "opened"
 MOST = 256  # Of each kind, a file counting once per step: a data set may have one per sample, and the first are those before it.
 _SYSTEM = tuple(os.sep + name + os.sep for name in ("dev", "proc", "sys"))
-_CODE = (".py", ".pyc", ".so", ".lock", "lockfile")  # And what is opened before it is locked.
+_CODE = (".py", ".pyc", ".so", ".lock")
 
 
 class Opened:
@@ -50,6 +50,12 @@ class Opened:
         known.add((path, place.opt))
         pen.snapshot(place.wrapper, action, place.opt, shown_path(path), 0)
 
+    def note_lock(self, file: Any) -> None:
+        """A file that was opened to be locked is changed by one rank at a time."""
+        descriptor = file if isinstance(file, int) else file.fileno()
+        self.note(os.readlink(f"/proc/self/fd/{descriptor}"), "a")
+        self.locks = True
+
     def _is_of_the_program(self, path: str) -> bool:
         return not (path.startswith((*_SYSTEM, os.path.abspath(self._recorder.folder) + os.sep)) or path.endswith(_CODE)
                     or is_installed(path))
@@ -76,9 +82,12 @@ def install(recorder: Recorder) -> None:
         return open
 
     def make_lock(real: Callable[..., Any]) -> Callable[..., Any]:
-        def lock(*args: Any, **kwargs: Any) -> Any:
-            opened.locks = True
-            return real(*args, **kwargs)
+        def lock(file: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                opened.note_lock(file)
+            except Exception as error:
+                recorder.trouble(SEAM, error)
+            return real(file, *args, **kwargs)
         return lock
 
     for name in ("flock", "lockf"):

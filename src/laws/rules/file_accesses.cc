@@ -83,9 +83,17 @@ FileAccesses::Judged FileAccesses::judged() const {
   return judged;
 }
 
+/// Whether that rank changes the file as well, as one does that takes its turn by a lock on it.
+bool FileAccesses::extends(const Placed& write) const {
+  return std::ranges::any_of(writes_, [&](const Placed& other) {
+    return !other.anew && other.access.rank == write.access.rank &&
+           other.access.attempt == write.access.attempt && other.access.path == write.access.path;
+  });
+}
+
 std::optional<Advice> FileAccesses::overwritten() const {
   for (auto first = writes_.begin(); first != writes_.end(); ++first) {
-    if (!first->anew) continue;
+    if (!first->anew || extends(*first)) continue;
     std::set<Rank> ranks = {Rank{first->access.rank}};
     for (auto other = std::next(first); other != writes_.end(); ++other) {
       const bool same_file = other->access.attempt == first->access.attempt &&

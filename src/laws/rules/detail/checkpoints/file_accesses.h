@@ -74,6 +74,7 @@ class FileAccesses {
   };
 
   void keep(std::vector<Placed>& accesses, Access access, bool anew) const;
+  bool extends(const Placed& write) const;
   std::optional<Advice> overwritten() const;
   Call last_of(std::int32_t rank) const;
   std::vector<const Placed*> writes_of_others(const Placed& read) const;
