@@ -1,7 +1,9 @@
 // metric-true's advice on evaluations of shares that nothing brings together, on streams written by hand.
 #include "lockstep/laws/rules/detail/samples/apart_evaluations.h"
 
+#include <array>
 #include <gmock/gmock.h>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -66,6 +68,11 @@ class Shares {
     return *this;
   }
 
+  template <typename Body>
+  void add(std::int32_t rank, Body body) {
+    stream_.add(rank, body);
+  }
+
   Shares& ended(EndOutcome outcome = EndOutcome::kOk) {
     return each([&](std::int32_t rank) { stream_.add(rank, EndEvent{.outcome = outcome}); });
   }
@@ -110,7 +117,8 @@ TEST(ApartEvaluationsTest, AllRanksAtOnceAreJudgedAsOneByOne) {
 
 TEST(ApartEvaluationsTest, OnlyWhatIsDividedHasShares) {
   EXPECT_FALSE(Shares().sampled(1, 12).phase(PhaseKind::kEval).drawn().ended().advised());
-  EXPECT_FALSE(Shares().sampled(3, 12).phase(PhaseKind::kEval).drawn().ended().advised());
+  EXPECT_FALSE(Shares().sampled(1, 4).phase(PhaseKind::kEval).drawn().ended().advised());
+  EXPECT_FALSE(Shares().sampled(3, 12).phase(PhaseKind::kEval).drawn("eval", 6).ended().advised());
   EXPECT_FALSE(Shares().evaluated().sampled(1, 12).ended().advised()) << "no longer divided";
 }
 
@@ -189,6 +197,15 @@ TEST(ApartEvaluationsTest, WhatRank0BroadcastsIsItsShareAndWhatOthersBroadcastIs
   EXPECT_FALSE(Shares().evaluated().called(CollectiveOp::kBroadcast, site, 1).ended().advised());
 }
 
+TEST(ApartEvaluationsTest, ACallBringsThemTogetherWhereItIsMade) {
+  Shares shares;
+  shares.evaluated().each([&](std::int32_t rank) {
+    const Signature sum = {.op = CollectiveOp::kAllReduce};
+    shares.add(rank, CollectiveEvent{.phase = CollectivePhase::kCompleted, .signature = sum});
+  });
+  EXPECT_TRUE(shares.ended().advised());
+}
+
 TEST(ApartEvaluationsTest, CallsOfAWrapperAreNotTheProgramsOwn) {
   const CallSite wrapper = {"train.py", 31, "ddp.backward"};
   EXPECT_TRUE(Shares().evaluated().called(CollectiveOp::kAllReduce, wrapper).ended().advised());
@@ -222,6 +239,16 @@ TEST(ApartEvaluationsTest, ALineThatTrainingCallsAnywayDoesSoOnlyBetweenEvaluati
                    .advised());
 }
 
+TEST(ApartEvaluationsTest, SixtyFourLinesOfTrainingAreKept) {
+  for (const std::int32_t line : {64, 65}) {
+    Shares shares;
+    for (std::int32_t i = 1; i <= 65; ++i) shares.called(CollectiveOp::kAllReduce, {"t.py", i, ""});
+    shares.evaluated().phase(PhaseKind::kTrain);
+    shares.called(CollectiveOp::kAllReduce, {"t.py", line, ""});
+    EXPECT_EQ(shares.ended().advised(), line == 64);
+  }
+}
+
 TEST(ApartEvaluationsTest, EachSplitIsJudgedByItself) {
   Shares shares;
   shares.sampled(3, 4, "valid").sampled(3, 4, "test");
@@ -232,6 +259,7 @@ TEST(ApartEvaluationsTest, EachSplitIsJudgedByItself) {
 
 TEST(ApartEvaluationsTest, RanksThatEachWriteAFileMayBringThemTogetherThere) {
   EXPECT_FALSE(Shares().evaluated().wrote(1, SnapshotAction::kWrite).ended().advised());
+  EXPECT_FALSE(Shares().evaluated().wrote(1, SnapshotAction::kExtend).ended().advised());
   EXPECT_FALSE(Shares().evaluated().wrote(2, SnapshotAction::kPart).ended().advised());
   EXPECT_TRUE(Shares().evaluated().wrote(0, SnapshotAction::kWrite).ended().advised());
   EXPECT_TRUE(Shares().evaluated().wrote(1, SnapshotAction::kOpen).ended().advised());
@@ -252,20 +280,67 @@ TEST(ApartEvaluationsTest, AJobThatStillRunsIsNotAdvised) {
   EXPECT_EQ(check(kLaw, shares.stream(), policy).advice.size(), 1U);
 }
 
-/// What is said where rank 1's events came first, and then a call of these ranks.
+/// Events in an order given here, of one rank each: rank 1's come first.
+class Watched {
+ public:
+  Watched() { sampled(1).phase(1, PhaseKind::kEval); }
+
+  Watched& sampled(std::int32_t rank, std::int64_t n_replicas = 3) {
+    evaluations_.on_epoch(
+        of(rank), {.split = split_, .dataset_size = 12, .n_replicas = n_replicas, .per_rank = 4});
+    return *this;
+  }
+
+  Watched& phase(std::int32_t rank, PhaseKind kind) {
+    evaluations_.on_phase(of(rank), {kind});
+    return *this;
+  }
+
+  Watched& drawn(std::int32_t rank, std::span<const std::int64_t> ids) {
+    evaluations_.on_samples(of(rank), {.split = split_, .ids = ids});
+    return *this;
+  }
+
+  Watched& half(std::int32_t rank) { return drawn(rank, std::span(kIds).first(2)); }
+
+  Watched& all(std::int32_t rank) { return drawn(rank, kIds); }
+
+  Watched& called(laws::RankRange who) {
+    evaluations_.on_collective({.signature = {.op = CollectiveOp::kAllReduce}}, who);
+    return *this;
+  }
+
+  Watched& ended(std::int32_t rank) {
+    evaluations_.on_end(of(rank), {.outcome = EndOutcome::kOk});
+    return *this;
+  }
+
+  bool advised() const { return !evaluations_.advice(names_).empty(); }
+
+ private:
+  static constexpr std::array<std::int64_t, 4> kIds = {0, 1, 2, 3};
+
+  static Event of(std::int32_t rank) {
+    Event event;
+    event.rank = Rank{rank};
+    return event;
+  }
+
+  NameTable names_;
+  NameId split_ = names_.intern("eval");
+  laws::ApartEvaluations evaluations_;
+};
+
+TEST(ApartEvaluationsTest, WhatOtherRanksDoIsNotOfTheRankThatIsWatched) {
+  EXPECT_FALSE(Watched().half(1).phase(0, PhaseKind::kEval).all(0).ended(1).advised());
+  EXPECT_TRUE(Watched().half(1).phase(0, PhaseKind::kEval).half(1).ended(1).advised());
+  EXPECT_TRUE(Watched().half(1).sampled(0, 1).half(1).ended(1).advised());
+  EXPECT_TRUE(Watched().half(1).all(0).half(1).ended(1).advised()) << "rank 0 trains on it";
+  EXPECT_FALSE(Watched().all(1).phase(0, PhaseKind::kTrain).ended(0).advised());
+}
+
 bool advised_after_call_of(laws::RankRange who) {
-  NameTable names;
-  const NameId split = names.intern("eval");
-  const std::vector<std::int64_t> ids = {0, 1, 2, 3};
-  Event event;
-  event.rank = Rank{1};
-  laws::ApartEvaluations evaluations;
-  evaluations.on_epoch(event, {.split = split, .dataset_size = 12, .n_replicas = 3, .per_rank = 4});
-  evaluations.on_phase(event, {PhaseKind::kEval});
-  evaluations.on_samples(event, {.split = split, .ids = ids});
-  evaluations.on_collective({.signature = {.op = CollectiveOp::kAllReduce}}, who);
-  evaluations.on_end(event, {.outcome = EndOutcome::kOk});
-  return !evaluations.advice(names).empty();
+  return Watched().all(1).called(who).ended(1).advised();
 }
 
 TEST(ApartEvaluationsTest, ACallOfAllRanksIsOneOfEach) {

@@ -1,4 +1,6 @@
 // checkpoint-whole on files that one rank reads or writes after another has written them.
+#include "lockstep/laws/rules/detail/checkpoints/file_accesses.h"
+
 #include <gtest/gtest.h>
 
 #include "tests/support/ddp_job.h"
@@ -116,6 +118,23 @@ TEST(FileAccessesTest, RanksThatLockTheFileTheyOpenAnewTakeTurns) {
   EXPECT_TRUE(files.advice().empty());
 }
 
+TEST(FileAccessesTest, ALockOrdersOnlyTheRankThatTakesItAndOnlyForThatFile) {
+  const auto advised = [](std::int32_t rank, std::string_view path, std::int32_t attempt) {
+    Files files;
+    files.stream.at(rank).attempt = attempt;
+    files.touch(rank, SnapshotAction::kExtend, path, 0);
+    for (const std::int32_t writer : {0, 1}) {
+      files.stream.at(writer).attempt = 1;
+      files.touch(writer, SnapshotAction::kWrite, "found.csv", 0);
+    }
+    return !files.advice().empty();
+  };
+  EXPECT_FALSE(advised(0, "found.csv", 1));
+  EXPECT_TRUE(advised(2, "found.csv", 1));
+  EXPECT_TRUE(advised(0, "lockfile", 1));
+  EXPECT_TRUE(advised(0, "found.csv", 0));
+}
+
 TEST(FileAccessesTest, WhatIsAddedToAFileMayStillBeUnderWayAsWell) {
   Files files;
   files.touch(0, SnapshotAction::kExtend, "a.log", 0);
@@ -178,6 +197,7 @@ TEST(FileAccessesTest, CallsThatOnlyOneOfThemMakesMayOrderThemByWayOfOthers) {
 TEST(FileAccessesTest, ACallCountsWhereItIsMade) {
   Files files;
   files.all_call(0);
+  files.all_call(1);
   files.write(0);
   files.call(1, 0, CollectiveOp::kBarrier, 0, CollectivePhase::kCompleted);
   files.read(1);
@@ -236,6 +256,37 @@ TEST(FileAccessesTest, AnotherFileOrAnotherAttemptIsNoMatter) {
   ++later.stream.at(1).attempt;
   later.read(1);
   EXPECT_TRUE(later.advice().empty());
+  Files anew;
+  anew.touch(0, SnapshotAction::kWrite, "found.csv", 0);
+  ++anew.stream.at(1).attempt;
+  anew.touch(1, SnapshotAction::kWrite, "found.csv", 0);
+  EXPECT_TRUE(anew.advice().empty());
+}
+
+TEST(FileAccessesTest, ACallOfTheLastAttemptIsNoneOfThisOne) {
+  Files files;
+  files.all_call(0);
+  for (const std::int32_t rank : {0, 1}) ++files.stream.at(rank).attempt;
+  files.write(0);
+  files.call(1, 0);
+  files.read(1);
+  EXPECT_TRUE(files.advice().empty()) << "rank 0 may write before it";
+}
+
+TEST(FileAccessesTest, TheLastCallCountsWhetherAllMakeItOrOne) {
+  for (const bool alone_last : {false, true}) {
+    laws::FileAccesses accesses;
+    const CollectiveEvent message{.seq = 5, .signature = {.op = CollectiveOp::kRecv}};
+    Event of_rank_1;
+    of_rank_1.rank = Rank{1};
+    const laws::RankRange alone{.first = 1, .n = 1};
+    if (!alone_last) accesses.on_call(of_rank_1, message, alone);
+    accesses.on_call({}, {}, {.first = 0, .n = 2});
+    if (alone_last) accesses.on_call(of_rank_1, message, alone);
+    accesses.on_write({.rank = 0, .path = "best.pt"});
+    accesses.on_read({.rank = 1, .path = "best.pt"});
+    EXPECT_EQ(accesses.judged().advice.empty(), alone_last);
+  }
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ class Evaluations {
   Evaluations& sampled(std::int64_t dataset_size, std::int64_t per_rank, bool pads = true) {
     each([&](std::int32_t rank) {
       stream_.add(rank,
-                  EpochEvent{.split = stream_.name("eval"),
+                  EpochEvent{.split = stream_.name(split),
                              .dataset_size = dataset_size,
                              .n_replicas = 3,
                              .per_rank = per_rank,
@@ -35,6 +35,8 @@ class Evaluations {
     return *this;
   }
 
+  std::string split = "eval";
+
   Evaluations& phase(PhaseKind kind) {
     each([&](std::int32_t rank) { stream_.add(rank, PhaseEvent{kind}); });
     return *this;
@@ -42,7 +44,7 @@ class Evaluations {
 
   Evaluations& drawn(const std::vector<std::int64_t>& ids) {
     each([&](std::int32_t rank) {
-      stream_.add(rank, SampleEvent{.split = stream_.name("eval"), .ids = ids});
+      stream_.add(rank, SampleEvent{.split = stream_.name(split), .ids = ids});
     });
     return *this;
   }
@@ -98,6 +100,14 @@ TEST(PaddedEvaluationsTest, WhereNothingIsRepeatedNothingIsSaid) {
   EXPECT_TRUE(Evaluations().evaluated(12, 4).empty());
   EXPECT_TRUE(Evaluations().evaluated(13, 4).empty()) << "the sampler drops";
   EXPECT_TRUE(Evaluations().evaluated(10, 4, false).empty()) << "its ranks overlap otherwise";
+}
+
+TEST(PaddedEvaluationsTest, ARepeatedSampleOfTheTrainingSetIsNoMatter) {
+  for (const bool trains : {false, true}) {
+    Evaluations evaluations;
+    evaluations.split = trains ? "train" : "test";
+    EXPECT_EQ(evaluations.evaluated(10, 4).empty(), trains);
+  }
 }
 
 TEST(PaddedEvaluationsTest, OnlyASumOfTheProgramsOwnCounts) {

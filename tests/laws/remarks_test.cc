@@ -1,4 +1,6 @@
 // What recorders remark on a program becomes advice.
+#include "lockstep/laws/rules/detail/remarks.h"
+
 #include <gmock/gmock.h>
 #include <string>
 #include <string_view>
@@ -46,6 +48,18 @@ TEST_P(RemarksTest, ARemarkIsAdviceWithItsRanks) {
 TEST_P(RemarksTest, WhatIsSaidTwiceIsOneRemark) {
   for (std::int32_t i = 0; i < 2; ++i) say(1, GetParam().kind, "again");
   EXPECT_THAT(advice().at(0).message, StartsWith("rank 1: again. "));
+}
+
+TEST_P(RemarksTest, TheOrderInWhichRanksSayItDoesNotMatter) {
+  NameTable names;
+  laws::Remarks remarks(GetParam().kind);
+  for (const std::int32_t rank : {2, 0, 2}) {
+    Event event;
+    event.rank = Rank{rank};
+    event.body = LogEvent{.text = names.intern("as it says"), .kind = GetParam().kind};
+    remarks.on_event(event, {.first = rank, .n = 1});
+  }
+  EXPECT_THAT(remarks.advice("A-x", "So.", names)->message, StartsWith("ranks 0, 2: as it says. "));
 }
 
 TEST_P(RemarksTest, AllRanksAtOnceAreAllNamed) {

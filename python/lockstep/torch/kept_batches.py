@@ -41,7 +41,7 @@ class KeptBatches:
             return
         tensor = first_tensor(inputs)
         if tensor is None or not self._is_next(tensor):
-            self._follows, self._n_again = False, 0
+            self._follows = False
             self._first.clear()
             self._place_of.clear()
 

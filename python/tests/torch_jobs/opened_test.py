@@ -112,6 +112,13 @@ def test_from_a_lock_on_ranks_wait_for_each_other_by_files(tmp_path: Path, lock:
     assert not hasattr(fcntl.flock, "__wrapped__")
 
 
+def test_a_file_may_be_locked_by_its_number(tmp_path: Path) -> None:
+    recorder = recorder_in(tmp_path)
+    with open(tmp_path / "a", "w") as file:
+        Opened(recorder).note_lock(file.fileno())
+    assert recorder.pen == [("extend", "a")]
+
+
 def test_a_temporary_file_has_no_name(tmp_path: Path) -> None:
     recorder = recorder_in(tmp_path)
     recorder.patches = Patches()

@@ -2,10 +2,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import lockstep
 import pytest
 from forked import run_job
+from lockstep.torch.wrapped_again import remark_on, take_inside
+from torch import nn
 
 JOB = '''
 import torch
@@ -63,3 +67,29 @@ def test_the_model_of_a_wrapper_may_be_wrapped_anew(tmp_path: Path) -> None:
 def test_a_wrapper_may_reduce_within_nodes_and_another_between_them(tmp_path: Path) -> None:
     said, report = run(tmp_path, "model, process_group=crossed[rank % 2]", ", process_group=pairs[rank // 2]", n_ranks=4)
     assert said == [] and [one for one in advice_of(report) if "wrapped" in one] == []
+
+
+class Known:
+    """A wrapper that the recorder knows."""
+
+    group = 0
+    forgotten = False
+
+    def forget(self) -> None:
+        self.forgotten = True
+
+
+def test_what_is_wrapped_again_is_followed_by_the_outer_wrapper_alone() -> None:
+    inner, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    known: Any = {inner: Known(), other: Known()}
+    (taken,) = take_inside(known, nn.Sequential(nn.Tanh(), inner))
+    assert taken.forgotten
+    assert list(known) == [other]
+    assert not known[other].forgotten
+
+
+def test_without_a_trace_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    recorder: Any = SimpleNamespace(pen=None, rank=0)
+    wrapper: Any = Known()
+    remark_on(recorder, [wrapper], wrapper)
+    assert capsys.readouterr().err == ""

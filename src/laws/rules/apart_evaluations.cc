@@ -77,7 +77,7 @@ void ApartEvaluations::on_collective(const CollectiveEvent& collective, RankRang
     if (lines_of_training_.contains(line)) return;
     if (lines_of_training_.size() < kMostLines) lines_of_training_.insert(line);
   }
-  for (auto& [split, share] : shares_) share.combined = share.combined || share.evaluated;
+  for (auto& [split, share] : shares_) share.combined = share.evaluated;
 }
 
 void ApartEvaluations::on_snapshot(const Event& event, const SnapshotEvent& snapshot) {

@@ -83,7 +83,7 @@ FileAccesses::Judged FileAccesses::judged() const {
   return judged;
 }
 
-/// Whether that rank changes the file as well, as one does that takes its turn by a lock on it.
+/// Whether that rank changes the file as it is, there or later, as one does that takes its turn by a lock on it.
 bool FileAccesses::extends(const Placed& write) const {
   return std::ranges::any_of(writes_, [&](const Placed& other) {
     return !other.anew && other.access.rank == write.access.rank &&
@@ -93,7 +93,7 @@ bool FileAccesses::extends(const Placed& write) const {
 
 std::optional<Advice> FileAccesses::overwritten() const {
   for (auto first = writes_.begin(); first != writes_.end(); ++first) {
-    if (!first->anew || extends(*first)) continue;
+    if (extends(*first)) continue;
     std::set<Rank> ranks = {Rank{first->access.rank}};
     for (auto other = std::next(first); other != writes_.end(); ++other) {
       const bool same_file = other->access.attempt == first->access.attempt &&
