@@ -115,6 +115,14 @@ class ConnectedGroup final : public ProcessGroup {
     while (!open_.empty()) Ref<ConnectedWork>(open_.front())->end();
   }
 
+  // There it completes as well: the group's thread may be writing into that memory.
+  void abandon(std::int32_t wrapper) override {
+    const std::vector<Ref<ConnectedWork>> open = open_;
+    for (const Ref<ConnectedWork>& work : open) {
+      if (work->call().wrapper == wrapper) work->end();
+    }
+  }
+
   ConnectedGroup(const ConnectedGroup&) = delete;
   ConnectedGroup& operator=(const ConnectedGroup&) = delete;
   ConnectedGroup(ConnectedGroup&&) = delete;

@@ -66,12 +66,14 @@ void GroupRegistry::abandon(Rank rank) {
 }
 
 void GroupRegistry::give_up_all(SimProcessGroup& group) {
-  while (SimWork* work = group.first_pending()) {
-    if (is_message(*work)) {
-      mailbox_.give_up(*work);
-    } else {
-      matcher_.give_up(*work);
-    }
+  while (SimWork* work = group.first_pending()) give_up(*work);
+}
+
+void GroupRegistry::give_up(SimWork& work) {
+  if (is_message(work)) {
+    mailbox_.give_up(work);
+  } else {
+    matcher_.give_up(work);
   }
 }
 

@@ -112,6 +112,14 @@ void SimProcessGroup::record(const SimWork& work) {
       {work.signature(), work.inputs(), work.outputs(), work.wrapper()}, work.seq(), work.status());
 }
 
+void SimProcessGroup::abandon(std::int32_t wrapper) {
+  const auto next_of_it = [wrapper](SimWork* work) {
+    while (work != nullptr && work->wrapper() != wrapper) work = work->next_pending;
+    return work;
+  };
+  while (SimWork* work = next_of_it(first_pending_)) registry_->give_up(*work);
+}
+
 void SimProcessGroup::add_pending(SimWork& work) {
   work.previous_pending = last_pending_;
   (last_pending_ != nullptr ? last_pending_->next_pending : first_pending_) = &work;

@@ -193,6 +193,8 @@ class CheckedGroup final : public ProcessGroup {
     return std::make_unique<CheckedGroup>(std::move(part), timeout_, site);
   }
 
+  void abandon(std::int32_t wrapper) override { inner_->abandon(wrapper); }
+
  protected:
   Work post(const CollectiveCall& call) override {
     if (!is_message(call.signature.op)) check(call);

@@ -205,6 +205,10 @@ class ProcessGroup {
   virtual std::unique_ptr<ProcessGroup> split(std::span<const std::int32_t> group_ranks,
                                               CallSite site = CallSite::here()) = 0;
 
+  /// The memory of what this wrapper has posted here is about to go: an operation that all members have posted ends
+  /// now. Any other writes nothing into that memory later, and may never end for the other members.
+  virtual void abandon(std::int32_t /*wrapper*/) {}
+
  protected:
   /// Starts one validated operation. The only thing a backend implements; it records the posted and
   /// the completed event through `record_posted` / `record_completed`.

@@ -75,7 +75,7 @@ void Contributions::on_cohort(const CohortEvent& event,
                               std::int32_t n_members) {
   const Event& first = *event.first;
   const auto* loss = std::get_if<LossEvent>(&first.body);
-  if (loss != nullptr && !starts_from_mean(*loss)) return;
+  if (loss != nullptr && !loss->grad) return;
   const WrapperKey wrapper = wrapper_of(first.at);
   const RankRange all = all_ranks(event);
   bool together = windows_.shares(wrapper, all) &&
@@ -97,7 +97,7 @@ void Contributions::observe(const Event& event,
   const WrapperKey wrapper = wrapper_of(event.at);
   if (wrapper.wrapper < 0) return;
   if (const auto* loss = std::get_if<LossEvent>(&event.body)) {
-    if (starts_from_mean(*loss)) windows_.at(wrapper, who).from_mean = true;
+    on_loss(*loss, windows_.at(wrapper, who));
   } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
     if (!forward->grad || !forward->through_wrapper) return;
     Window& window = windows_.at(wrapper, who);
@@ -113,6 +113,12 @@ void Contributions::observe(const Event& event,
   } else if (const auto* clear = std::get_if<ZeroGradEvent>(&event.body)) {
     on_clear(windows_.at(wrapper, who), *clear, names);
   }
+}
+
+void Contributions::on_loss(const LossEvent& loss, Window& window) {
+  if (!loss.grad) return;
+  window.from_mean = window.from_mean || starts_from_mean(loss);
+  window.n_terms = loss.denominator;
 }
 
 void Contributions::add(const GradEvent& grad, Window& window) {
@@ -175,6 +181,7 @@ void Contributions::on_used(const Event& event,
     share.added = std::move(window.added);
     share.from_nothing = window.started;
     share.of_mean = window.of_mean && share.added.size() == 1;
+    share.n_terms = window.n_terms;
     share.used.keep(grad);
     if (window.used_layout == grad.layout) share.used_before = std::move(window.used);
   }

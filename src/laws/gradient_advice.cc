@@ -63,8 +63,12 @@ void GradientAdvice::on_reduction(const AlignmentKey& alignment,
   const bool any = std::any_of(
       open.sketches.begin(), open.sketches.end(), [](const Sketch& s) { return s.l1 > 0.0; });
   if (!any) return;
-  ++n_reductions_;
-  if (are_same(open)) ++n_same_;
+  Reductions& all = reductions_[alignment.wrapper];
+  if (all.n++ == 0) {
+    const std::span<const NameId> layout = names.layout(static_cast<LayoutId>(alignment.layout));
+    all.first = layout.empty() ? kNoName : layout.front();
+  }
+  if (are_same(open)) ++all.n_same;
 }
 
 void GradientAdvice::on_step(const Event& event, const StepEvent& step, RankRange who) {
@@ -73,6 +77,21 @@ void GradientAdvice::on_step(const Event& event, const StepEvent& step, RankRang
     return;
   if (!step.skipped && !used_) used_ = suspect_;
   suspect_.reset();
+}
+
+std::vector<Advice> GradientAdvice::same_gradients(const NameTable& names) const {
+  std::vector<Advice> found;
+  for (const auto& [wrapper, all] : reductions_) {
+    if (all.n < kFewest || all.n_same < all.n) continue;
+    const std::string which =
+        reductions_.size() == 1 ? ""
+                                : " of the wrapper of `" + std::string(names.text(all.first)) + "`";
+    found.push_back({"A-same-gradients",
+                     "in all " + std::to_string(all.n) + " reductions" + which +
+                         " every rank put in the same gradient: the ranks train on the same "
+                         "samples, with the same masks, noise or environments"});
+  }
+  return found;
 }
 
 std::vector<Advice> GradientAdvice::advice(const NameTable& names) const {
@@ -86,12 +105,7 @@ std::vector<Advice> GradientAdvice::advice(const NameTable& names) const {
                           std::string(names.text(used_->tensor)) +
                           "` that is not finite: " + where});
   }
-  if (n_reductions_ >= kFewest && n_same_ == n_reductions_) {
-    advice.push_back({"A-same-gradients",
-                      "in all " + std::to_string(n_reductions_) +
-                          " reductions every rank put in the same gradient: the ranks train on the "
-                          "same samples, with the same masks"});
-  }
+  std::ranges::move(same_gradients(names), std::back_inserter(advice));
   std::ranges::move(unwrapped_.advice(), std::back_inserter(advice));
   return advice;
 }

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <fmt/format.h>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -10,6 +11,9 @@
 namespace lockstep::laws {
 
 namespace {
+
+constexpr double kMillion = 1e6;
+constexpr std::size_t kMostShown = 16;  // Weights.
 
 bool is_known(const KeptGradients& one) { return one.sketches.size() == one.digests.size(); }
 
@@ -99,22 +103,45 @@ bool are_means(const OwnReduction& own) {
   });
 }
 
+bool are_equal(const std::vector<double>& weights) {
+  return std::adjacent_find(weights.begin(), weights.end(), std::not_equal_to<>()) == weights.end();
+}
+
 /// The whole number that the sum over `n` ranks was divided by, if it is none that averaging explains: not
-/// 1, and no multiple of `n`, which a scale of the loss adds to a mean.
-std::optional<std::int64_t> odd_divisor(const Weights& weights, std::size_t n) {
+/// 1, and no multiple of `n`, which a scale of the loss adds to a mean. Large numbers all lie near a whole one.
+std::optional<std::int64_t> odd_divisor(const std::vector<double>& weights, std::size_t n) {
   constexpr double kNearlyWhole = 1e-5;
-  const std::vector<double> values = weights.values();
-  if (values.size() != n || values.front() <= 0.0) return std::nullopt;
-  if (std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) != values.end()) {
-    return std::nullopt;
-  }
-  const double divisor = 1.0 / values.front();
+  constexpr double kLargest = 1000.0;
+  if (weights.front() <= 0.0 || !are_equal(weights)) return std::nullopt;
+  const double divisor = 1.0 / weights.front();
   const double whole = std::round(divisor);
-  if (whole < 2.0 || whole >= 0x1p53 || std::abs(divisor - whole) > kNearlyWhole * divisor) {
+  if (whole < 2.0 || whole > kLargest || std::abs(divisor - whole) > kNearlyWhole * divisor) {
     return std::nullopt;
   }
   const auto number = static_cast<std::int64_t>(whole);
   return number % static_cast<std::int64_t>(n) == 0 ? std::nullopt : std::optional(number);
+}
+
+/// Whether ranks count as their losses have terms, or it is not known how many these have.
+bool follow_terms(const std::vector<double>& weights, const OwnReduction& own) {
+  constexpr double kNearlyAlike = 1e-4;  // Weights have six digits.
+  const double per_term = weights.front() / own.shares.front().n_terms;
+  for (std::size_t r = 0; r < weights.size(); ++r) {
+    const double n_terms = own.shares[r].n_terms;
+    if (n_terms <= 0.0) return true;
+    if (std::abs(weights[r] - per_term * n_terms) > kNearlyAlike * weights[r]) return false;
+  }
+  return true;
+}
+
+/// What the ranks' sum of a tensor was multiplied by, if all ranks count alike.
+std::optional<double> factor_of(const OneReduction& one, bool exact) {
+  const std::size_t n = one.locals.size();
+  const std::optional<Fit> found =
+      fit(std::span(&one, 1), Weights::uniform(n, 1.0, static_cast<double>(n)), exact);
+  if (!found || found->weights.numerators.size() != n) return std::nullopt;
+  const std::vector<double> weights = found->weights.values();
+  return are_equal(weights) ? std::optional(weights.front()) : std::nullopt;
 }
 
 }  // namespace
@@ -150,7 +177,7 @@ void OwnMeans::judge(const OwnReduction& own, const Wrappers& wrappers, const Na
   const std::size_t n = own.shares.size();
   const std::optional<Fit> found =
       fit(judged.wrong, Weights::uniform(n, 1.0, static_cast<double>(n)), exact_);
-  if (!found) return;
+  if (!found) return judge_apart(own, judged, names);
   const bool any_right = std::any_of(judged.right.begin(),
                                      judged.right.end(),
                                      [](const OneReduction& one) { return one.reduced->l1 > 0.0; });
@@ -160,8 +187,41 @@ void OwnMeans::judge(const OwnReduction& own, const Wrappers& wrappers, const Na
     ++n_summed_;
   } else if (summed || twice || found->culprit) {
     report(own, judged, *found, names);
-  } else if (!any_right && are_means(own)) {
-    if (const auto divisor = odd_divisor(found->weights, n)) ++n_divided_[{n, *divisor}];
+  } else if (!any_right && are_means(own) && found->weights.numerators.size() == n) {
+    note_weights(own, found->weights.values());
+  }
+}
+
+void OwnMeans::note_weights(const OwnReduction& own, const std::vector<double>& weights) {
+  ++n_of_means_;
+  if (const auto divisor = odd_divisor(weights, weights.size())) {
+    ++n_divided_[{weights.size(), *divisor}];
+  } else if (!are_equal(weights) && !follow_terms(weights, own)) {
+    if (n_weighed_++ == 0) first_weighed_ = {own.step, weights};
+  }
+}
+
+/// No set of weights explains all tensors: perhaps one each does.
+void OwnMeans::judge_apart(const OwnReduction& own, const Judged& judged, const NameTable& names) {
+  const auto n = static_cast<double>(own.shares.size());
+  std::map<std::int64_t, std::vector<NameId>> by_factor;  // In millionths of a mean.
+  for (std::size_t i = 0; i < judged.wrong.size(); ++i) {
+    const std::optional<double> factor = factor_of(judged.wrong[i], exact_);
+    if (factor) by_factor[std::llround(*factor * n * kMillion)].push_back(judged.tensors[i]);
+  }
+  if (by_factor.empty()) return;
+  const auto& [usual, _] = *by_factor.begin();
+  const auto again = by_factor.find(usual * std::ssize(own.shares));
+  if (again == by_factor.end() || usual <= 0) return;
+  for (const NameId tensor : again->second) {
+    if (!reported_.insert({own.wrapper, tensor}).second) continue;
+    Finding finding = finding_of(own, names.text(tensor));
+    finding.message =
+        "the gradient that the program has reduced by itself is " +
+        std::to_string(own.shares.size()) +
+        " times, as many as there are ranks, what it would be if it were reduced like "
+        "those of the other tensors of this step: it was summed twice";
+    findings_.push_back(std::move(finding));
   }
 }
 
@@ -223,12 +283,25 @@ std::vector<Advice> OwnMeans::advice() const {
              "their mean: right only if each loss was divided by the number of ranks"});
   }
   for (const auto& [division, n_steps] : n_divided_) {
+    if (2 * n_steps <= n_of_means_)
+      continue;  // A factor that changes is near a whole number by chance.
     const auto& [n_ranks, divisor] = division;
     advice.push_back({"A-other-divisor",
                       std::to_string(n_steps) + " steps used the sum of " +
                           std::to_string(n_ranks) + " ranks' gradients divided by " +
                           std::to_string(divisor) +
                           ": a mean over the ranks divides by their number"});
+  }
+  if (2 * n_weighed_ > n_of_means_) {
+    const std::span<const double> weights = first_weighed_.second;
+    advice.push_back(
+        {"A-weighed-ranks",
+         fmt::format("{} steps used gradients in which the ranks do not count alike, "
+                     "nor as their losses have terms: in step {} by {:.4g}{}",
+                     n_weighed_,
+                     first_weighed_.first,
+                     fmt::join(weights.first(std::min(weights.size(), kMostShown)), ", "),
+                     weights.size() > kMostShown ? ", ..." : "")});
   }
   return advice;
 }

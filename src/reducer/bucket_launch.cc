@@ -1,4 +1,5 @@
 // Buckets on their way to the other ranks: as an all-reduce, through a hook, or row by row.
+#include <algorithm>
 #include <utility>
 
 #include "lockstep/reducer/buckets.h"
@@ -61,6 +62,12 @@ std::unique_ptr<PendingBucket> Buckets::run_hook(const Bucket& bucket,
   std::unique_ptr<PendingBucket> future = hook_->run(shown);
   if (future != nullptr) return future;
   throw ReducerError("a communication hook returned no future: run() returned null");
+}
+
+bool Buckets::is_under_way() const {
+  return std::ranges::any_of(buckets_, [](const Bucket& bucket) {
+    return bucket.work.valid() || bucket.pending != nullptr;
+  });
 }
 
 void Buckets::settle() {

@@ -72,6 +72,7 @@ class Buckets {
 
   bool all_launched() const { return next_ == buckets_.size(); }
 
+  bool is_under_way() const;
   /// Waits for what is under way, and publishes nothing.
   void settle();
   /// Waits for each bucket in order and publishes it to `.grad`.

@@ -78,6 +78,8 @@ void Reducer::rearm_hooks() {
 }
 
 Reducer::~Reducer() {
+  // An exception that passes may leave its memory to transfers.
+  if (buckets_.is_under_way() || use_.is_under_way()) group_->abandon(options_.wrapper);
   for (const NamedVariable& parameter : parameters_) parameter.variable.remove_hook(*this);
 }
 

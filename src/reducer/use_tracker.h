@@ -51,6 +51,9 @@ class UseTracker {
   // -- the used map: on how many ranks each parameter was used
   void launch(ProcessGroup& group, const OpOptions& options);
   void settle();
+
+  bool is_under_way() const { return work_.valid(); }
+
   /// A rank without inputs takes part: not with zeros but with the counts of the last reduction, as
   /// PyTorch's joined ranks do (D67).
   void shadow(ProcessGroup& group, const OpOptions& options);

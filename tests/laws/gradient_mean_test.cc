@@ -232,6 +232,30 @@ TEST(GradientAdviceTest, RanksThatAlwaysPutInTheSameAreAdvised) {
   }
 }
 
+TEST(GradientAdviceTest, ThreeReductionsAreTooFew) {
+  DdpJob job(2);
+  job.wrap();
+  for (int step = 0; step < 3; ++step) job.train_step({1.0, 1.0});
+  EXPECT_TRUE(advice_ids(job).empty());
+}
+
+/// Two wrappers, of which the second one's ranks put in the same.
+TEST(GradientAdviceTest, EachWrapperIsLookedAtByItself) {
+  DdpJob job(2);
+  for (const std::int32_t wrapper : {0, 1}) {
+    job.wrapper = wrapper;
+    for (std::int32_t rank = 0; rank < 2; ++rank) job.stream.at(rank) = {};
+    job.wrap();
+    for (int step = 0; step < 4; ++step) job.train_step({1.0, wrapper == 0 ? 3.0 : 1.0});
+  }
+  const LawResult result = check("gradient-mean", job.stream);
+  ASSERT_EQ(result.advice.size(), 1U);
+  EXPECT_EQ(result.advice[0].id, "A-same-gradients");
+  EXPECT_TRUE(result.advice[0].message.starts_with(
+      "in all 4 reductions of the wrapper of `weight` every rank put in the same gradient"))
+      << result.advice[0].message;
+}
+
 /// A loop of two ranks that reduces by itself: contributions of 1 and 3, and a second step that uses `used` where these
 /// ranks have cleared what the first one has used, which was 2.
 LawResult second_step(double used, std::vector<std::int32_t> cleared) {

@@ -296,6 +296,24 @@ TEST(OwnReductionTest, WhatAveragingAScaleOrClippingExplainsGetsNone) {
   EXPECT_EQ(advised_of_a_division(4.0, {.reduction = LossReduction::kSum}), "");
 }
 
+// As where a scaler's factor and a clipping's meet: of eight steps one divides by a whole number by chance.
+TEST(OwnReductionTest, AFactorThatChangesIsNoDivisor) {
+  for (const int n_whole : {2, 3}) {
+    LoneJob lone(3);
+    lone.loss = kMeanLoss;
+    for (int step = 0; step < 4; ++step) {
+      const double divisor = step < n_whole ? 4.0 : 2.7 + step;
+      lone.step([&](std::int32_t) { return 3 * lone.mean() / divisor; });
+    }
+    EXPECT_EQ(check("gradient-mean", lone.job.stream).advice.size(), n_whole == 3 ? 1U : 0U);
+  }
+}
+
+TEST(OwnReductionTest, LargeNumbersAreNearWholeOnesAnyway) {
+  EXPECT_NE(advised_of_a_division(1000.0, kMeanLoss), "");
+  EXPECT_EQ(advised_of_a_division(1001.0, kMeanLoss), "");
+}
+
 TEST(OwnReductionTest, AMeanOfMeansThatIsDividedOnceMoreIsWrong) {
   LoneJob lone(3);
   lone.loss = kMeanLoss;
@@ -310,7 +328,10 @@ TEST(OwnReductionTest, OfOtherLossesADivisorMayBeLeft) {
   sum.reduction = LossReduction::kSum;
   LossEvent only_called = kMeanLoss;
   only_called.n_terms = 4;
-  for (const std::optional<LossEvent>& loss : {std::optional<LossEvent>(), {sum}, {only_called}}) {
+  LossEvent only_looked_at = kMeanLoss;
+  only_looked_at.grad = false;
+  for (const std::optional<LossEvent>& loss :
+       {std::optional<LossEvent>(), {sum}, {only_called}, {only_looked_at}}) {
     LoneJob lone(3);
     lone.loss = loss;
     EXPECT_TRUE(divided_twice(std::move(lone)).findings.empty());

@@ -217,14 +217,15 @@ TEST(UnwrappedBackwardsTest, GradientsThatNothingReducesAreSaidToBeUnchecked) {
 std::vector<Advice> in_parts(CollectiveOp op,
                              ReduceOp reduce,
                              std::int32_t of_rank_1,
-                             CollectivePhase phase = CollectivePhase::kPosted) {
+                             CollectivePhase phase = CollectivePhase::kPosted,
+                             std::int32_t group = 0) {
   DdpJob job(2);
   for (std::int32_t rank = 0; rank < 2; ++rank) {
     job.at(rank).wrapper = -1;
     job.stream.add(rank, LossEvent{.function = job.stream.name("mse_loss")});
     for (std::int32_t i = 0; i < (rank == 0 ? 2 : of_rank_1); ++i) {
       const Signature signature{.op = op, .reduce = reduce, .count = 8};
-      job.stream.add(rank, CollectiveEvent{.phase = phase, .signature = signature});
+      job.stream.add(rank, CollectiveEvent{.phase = phase, .group = group, .signature = signature});
     }
   }
   std::vector<Advice> advice = check("gradient-mean", job.stream).advice;
@@ -249,6 +250,22 @@ TEST(UnwrappedBackwardsTest, AModelThatIsSharedOutIsNotToBeWrapped) {
   EXPECT_EQ(in_parts(CollectiveOp::kAllGather, ReduceOp::kSum, 2)[0].id, kElse);
   EXPECT_EQ(in_parts(kInParts, ReduceOp::kSum, 2, CollectivePhase::kCompleted)[0].id, kElse)
       << "a call counts where it is made";
+}
+
+TEST(UnwrappedBackwardsTest, NeitherIsOneThatSmallerGroupsAddUp) {
+  CollectiveOp op = CollectiveOp::kAllReduce;
+  const auto summed = [&](std::int32_t group, std::int32_t of_rank_1, ReduceOp reduce) {
+    return in_parts(op, reduce, of_rank_1, CollectivePhase::kPosted, group)[0];
+  };
+  const Advice advice = summed(3, 2, ReduceOp::kSum);
+  EXPECT_EQ(advice.id, "A-shared-out");
+  EXPECT_TRUE(advice.message.starts_with("ranks 0, 1 compute gradients and add up within groups"));
+  EXPECT_EQ(advice.about, AdviceSubject::kChecks);
+  EXPECT_EQ(summed(0, 2, ReduceOp::kSum).id, "A-nothing-wrapped") << "of all ranks";
+  EXPECT_EQ(summed(3, 1, ReduceOp::kSum).id, "A-nothing-wrapped");
+  EXPECT_EQ(summed(3, 2, ReduceOp::kMax).id, "A-nothing-wrapped");
+  op = CollectiveOp::kAllGather;
+  EXPECT_EQ(summed(3, 2, ReduceOp::kSum).id, "A-nothing-wrapped") << "nothing is added";
 }
 
 /// Ranks that average gradients in parts after each loss.

@@ -80,6 +80,8 @@ class GroupRegistry {
   void leave(SimProcessGroup& group);
   /// The same for all groups of a rank whose memory is about to go, while it keeps its side.
   void abandon(Rank rank);
+  /// And for one operation.
+  void give_up(SimWork& work);
 
   /// Works point into what is kept here.
   const std::string* keep(std::string text) { return &details_.emplace_back(std::move(text)); }

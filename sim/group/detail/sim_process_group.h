@@ -38,6 +38,7 @@ class SimProcessGroup final : public ProcessGroup {
 
   std::unique_ptr<ProcessGroup> split(std::span<const std::int32_t> group_ranks,
                                       CallSite site) override;
+  void abandon(std::int32_t wrapper) override;
 
   GroupRegistry& registry() const { return *registry_; }
 

@@ -94,6 +94,7 @@ void UnwrappedBackwards::Elements::add(const CollectiveEvent& call) {
   }
   const bool summed_all = sums(signature);
   n_sums += summed_all ? 1 : 0;
+  n_in_groups += summed_all && call.group != 0 ? 1 : 0;
   (summed_all ? summed : given) += signature.count;
 }
 
@@ -141,6 +142,14 @@ Advice UnwrappedBackwards::unchecked(const Attempt& attempt) {
             "the model among all ranks, options of optimizers and dropout were checked; "
             "gradients and parameters, of which each rank has a part, were not",
         AdviceSubject::kChecks};
+  }
+  if (all_have(attempt, &Elements::n_in_groups)) {
+    return {"A-shared-out",
+            computing +
+                " compute gradients and add up within groups of some of the ranks, as programs do "
+                "that share out a model, or average in stages: calls, losses and what a sampler "
+                "divides were checked; what is averaged within a group was not",
+            AdviceSubject::kChecks};
   }
   return {"A-nothing-wrapped",
           computing +

@@ -32,6 +32,7 @@ struct OwnReduction {
     std::vector<KeptGradients> added;  ///< By backward.
     bool from_nothing = false;         ///< Gradients were cleared before the first of them.
     bool of_mean = false;              ///< It is one, and of a loss that is the mean of its terms.
+    double n_terms = 0.0;              ///< Of the last loss; 0: not known.
     KeptGradients used;
     KeptGradients used_before;  ///< By the step before; empty: not known.
   };
@@ -77,6 +78,7 @@ class Contributions {
     LayoutId used_layout = kNoLayout;
     bool from_mean = false;  ///< The next backward starts from the mean of a loss's terms ...
     bool of_mean = false;    ///< ... as the last one did.
+    double n_terms = 0.0;    ///< Of the last loss that a backward may follow; 0: not known.
   };
 
   void on_event(const Event& event, const NameTable& names, std::int32_t n_members) {
@@ -102,6 +104,7 @@ class Contributions {
 
   void observe(const Event& event, RankRange who, const NameTable& names, std::int32_t n_members);
   void on_grad(const Event& event, const GradEvent& grad, Window& window, std::int32_t n_members);
+  static void on_loss(const LossEvent& loss, Window& window);
   static void add(const GradEvent& grad, Window& window);
   void on_used(const Event& event, const GradEvent& grad, Window& window, std::int32_t n_members);
   static void on_clear(Window& window, const ZeroGradEvent& clear, const NameTable& names);

@@ -141,7 +141,8 @@ class UnevenWindows {
 /// of a loss's terms, a mean that is divided by the number of ranks once more is wrong: a sum of
 /// terms might have been divided by their number, which may be any. A sum of all tensors is right if
 /// every loss was divided by the number of ranks, which no event shows: it gets advice. So does a sum of
-/// such means that was divided by another whole number. Gradients that were not cleared are named if the
+/// such means that was divided by another whole number, or weighs ranks otherwise than by their terms. One tensor that is as many
+/// times what the others are as there are ranks was summed twice. Gradients that were not cleared are named if the
 /// step uses what the step before has used, plus the mean.
 class OwnMeans {
  public:
@@ -153,7 +154,7 @@ class OwnMeans {
 
   std::vector<Finding> take_findings() { return std::move(findings_); }
 
-  /// "A-summed-gradients", "A-other-divisor".
+  /// "A-summed-gradients", "A-other-divisor", "A-weighed-ranks".
   std::vector<Advice> advice() const;
 
  private:
@@ -172,6 +173,8 @@ class OwnMeans {
                  const Wrappers& wrappers,
                  const NameTable& names) const;
   void judge_uncleared(const OwnReduction& own, const Wrappers& wrappers, const NameTable& names);
+  void judge_apart(const OwnReduction& own, const Judged& judged, const NameTable& names);
+  void note_weights(const OwnReduction& own, const std::vector<double>& weights);
   void report(const OwnReduction& own,
               const Judged& judged,
               const Fit& found,
@@ -179,7 +182,10 @@ class OwnMeans {
 
   bool exact_;
   std::int64_t n_checked_ = 0;
-  std::int64_t n_summed_ = 0;                                               // Steps.
+  std::int64_t n_summed_ = 0;    // Steps.
+  std::int64_t n_of_means_ = 0;  // Steps that made something else of losses that are means,
+  std::int64_t n_weighed_ = 0;   // and of these, where ranks count differently.
+  std::pair<std::int32_t, std::vector<double>> first_weighed_;              // Its step and weights.
   std::map<std::pair<std::size_t, std::int64_t>, std::int64_t> n_divided_;  // By ranks and divisor.
   std::vector<Finding> findings_;
   std::set<std::pair<WrapperKey, NameId>> reported_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -34,7 +35,7 @@ class GradientAdvice {
   /// A step that is skipped uses nothing: a loss scaler finds overflows on purpose.
   void on_step(const Event& event, const StepEvent& step, RankRange who);
   /// "A-non-finite": the first step that used a value that is not finite, and on which rank it came
-  /// up; "A-same-gradients": in each of at least four reductions, every rank put in the same bits;
+  /// up; "A-same-gradients": in each of a wrapper's reductions, four at least, every rank put in the same bits;
   /// "A-nothing-wrapped"; "A-never-steps".
   std::vector<Advice> advice(const NameTable& names) const;
 
@@ -46,18 +47,25 @@ class GradientAdvice {
     NameId tensor = kNoName;
   };
 
+  /// A wrapper's reductions that had any gradient.
+  struct Reductions {
+    NameId first = kNoName;  ///< Of a tensor of the first one.
+    std::int64_t n = 0;
+    std::int64_t n_same = 0;
+  };
+
   static constexpr std::int64_t kFewest = 4;
 
   static std::optional<NonFinite> non_finite(const AlignmentKey& alignment,
                                              const OpenReduction& open,
                                              const NameTable& names);
   static bool are_same(const OpenReduction& open);
+  std::vector<Advice> same_gradients(const NameTable& names) const;
 
   UnwrappedBackwards unwrapped_;
   std::optional<NonFinite> suspect_;  // Until a step uses it, or is skipped.
   std::optional<NonFinite> used_;
-  std::int64_t n_reductions_ = 0;  // That had any gradient.
-  std::int64_t n_same_ = 0;
+  std::map<WrapperKey, Reductions> reductions_;
 };
 
 }  // namespace lockstep::laws

@@ -28,7 +28,7 @@ class UnwrappedBackwards {
   void on_step(const Event& event, RankRange who);
   void on_call(const Event& event, const CollectiveEvent& call, RankRange who);
 
-  /// "A-nothing-wrapped" or, where gradients are summed in parts, "A-shared-out", about what was checked: ranks may
+  /// "A-nothing-wrapped" or, where sums are of parts or of some ranks, "A-shared-out", about what was checked: ranks may
   /// train models of their own, or share one; "A-same-losses" and "A-never-steps".
   std::vector<Advice> advice() const;
 
@@ -39,8 +39,9 @@ class UnwrappedBackwards {
     std::int64_t n_sums = 0;
     std::int64_t summed = 0;
     std::int64_t given = 0;
-    std::int64_t n_in_parts = 0;  ///< Sums of which it gets a part;
-    std::int64_t n_averaged = 0;  ///< of them, averages over all ranks.
+    std::int64_t n_in_parts = 0;   ///< Sums of which it gets a part;
+    std::int64_t n_averaged = 0;   ///< of them, averages over all ranks.
+    std::int64_t n_in_groups = 0;  ///< Sums within a smaller group.
 
     void add(const CollectiveEvent& call);
   };
