@@ -1,5 +1,6 @@
 #include "lockstep/harness/certify/objective.h"
 
+#include <cstdint>
 #include <string_view>
 
 #include "lockstep/base/text.h"
@@ -10,6 +11,7 @@ namespace {
 
 /// In the order of the enumerators that have a word.
 constexpr const auto& kObjectiveWords = kWords<DeclaredLoss>;
+constexpr std::int64_t kMostOfWeight = 1'000'000;  // So that products of several fit.
 
 Error wrong_weights(const std::string& text, std::int32_t n_ranks) {
   return {"the objective '" + text + "' is not one weight per rank; this job has " +
@@ -44,6 +46,11 @@ Result<Objective> parse_objective(const std::string& text, std::int32_t n_ranks)
   for (const std::string_view part : split(text, ',')) {
     const auto weight = parse_fraction(part);
     if (!weight || *weight < Fraction()) return wrong_weights(text, n_ranks);
+    if (weight->numerator() > kMostOfWeight || weight->denominator() > kMostOfWeight) {
+      return Error{
+          "the weight " + weight->text() + " has a number above " + std::to_string(kMostOfWeight),
+          ""};
+    }
     weights.push_back(*weight);
   }
   if (weights.size() != static_cast<std::size_t>(n_ranks)) return wrong_weights(text, n_ranks);

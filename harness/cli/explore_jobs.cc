@@ -20,6 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::uint64_t kDefaultJobs = 1000;
+
 Result<RandomJobsOptions> job_options(const ExploreArguments& arguments, ProgressLine& progress) {
   RandomJobsOptions options;
   for (const std::string& text : arguments.settings) {
@@ -29,9 +31,12 @@ Result<RandomJobsOptions> job_options(const ExploreArguments& arguments, Progres
   }
   options.seed = arguments.seed;
   options.first = arguments.first;
-  options.n_jobs = arguments.jobs.value_or(1000);
+  options.n_jobs = arguments.jobs.value_or(kDefaultJobs);
   options.n_threads = arguments.threads;
   options.thorough_every = arguments.thorough_every;
+  if (const Outcome fits = check_settings(options); !fits.ok()) {
+    return Error{"no job can have these settings: " + fits.error().text(), {}};
+  }
   if (progress.is_on()) {
     options.progress = [&progress](std::uint64_t done, std::uint64_t most) {
       progress.count(done, most, "jobs");
@@ -59,8 +64,11 @@ std::optional<std::uint64_t> parse_uint(std::string_view text) {
 void print_rate(const ExploreArguments& arguments,
                 const RandomJobsResult& result,
                 Terminal& terminal) {
-  terminal.out << result.n_jobs << " random jobs of seed " << arguments.seed;
+  terminal.out << arguments.jobs.value_or(kDefaultJobs) << " random jobs of seed "
+               << arguments.seed;
   if (arguments.first > 0) terminal.out << ", from job " << arguments.first << " on";
+  if (!arguments.settings.empty())
+    terminal.out << ", of which " << result.n_jobs << " can have these settings";
   terminal.out << "; " << result.n_thorough << " of them with the laws that repeat a run\n"
                << (arguments.settings.empty() ? "false alarms: " : "findings: ")
                << result.false_alarms.size() << " of " << result.n_jobs;

@@ -1,6 +1,7 @@
 // The `lockstep` command.
 #include <cstdlib>
 #include <exception>
+#include <fcntl.h>
 #include <new>
 #include <ostream>
 #include <system_error>
@@ -156,8 +157,17 @@ ExitCode run_command(int argc, char** argv, std::ostream& err) {
   return finish(out, out_text, err, code);
 }
 
+/// Where a daemon has closed 0, 1 or 2, the next file or pipe that is opened would be taken for a standard stream. From here
+/// on they are taken: reading finds the end, and writing fails as it would.
+void claim_standard_streams() {
+  int file = STDIN_FILENO;
+  while (file >= 0 && file <= STDERR_FILENO) file = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (file > STDERR_FILENO) close(file);
+}
+
 /// In main, where nothing may be left to handle.
 ExitCode run_guarded(int argc, char** argv) {
+  claim_standard_streams();
   std::set_terminate(end_at_once);
   ShownText text(STDERR_FILENO, ShownText::Escapes::kShown);
   std::ostream err(&text);

@@ -5,6 +5,8 @@
 namespace lockstep::cli {
 namespace {
 
+constexpr std::int64_t kMostDealt = 1'000'000'000'000;  // Of samples and of ranks.
+
 void print(const data::DistributedSampler& sampler, Terminal& terminal) {
   std::vector<std::int64_t> indices;
   sampler.indices(indices);
@@ -16,10 +18,15 @@ void print(const data::DistributedSampler& sampler, Terminal& terminal) {
 }  // namespace
 
 ExitCode sampler(const SamplerArguments& arguments, Terminal& terminal) {
-  if (arguments.replicas < 1) {
+  if (arguments.replicas < 1 || arguments.replicas > kMostDealt) {
     return bad_input(terminal,
                      "lockstep sampler: --replicas is " + std::to_string(arguments.replicas) +
-                         "; it must be at least 1");
+                         "; it must be between 1 and " + std::to_string(kMostDealt));
+  }
+  if (arguments.size > kMostDealt) {
+    return bad_input(terminal,
+                     "lockstep sampler: --size is " + std::to_string(arguments.size) +
+                         "; it must be at most " + std::to_string(kMostDealt));
   }
   data::DistributedSamplerOptions options = {.size = arguments.size,
                                              .replicas = arguments.replicas,

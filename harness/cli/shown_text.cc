@@ -55,12 +55,15 @@ ShownText::int_type ShownText::overflow(int_type letter) {
 }
 
 std::streamsize ShownText::xsputn(const char* text, std::streamsize n) {
-  waiting_.append(text, static_cast<std::size_t>(n));
-  if (waiting_.size() >= most_waiting_) {
+  const std::string_view added(text, static_cast<std::size_t>(n));
+  const std::size_t last = added.rfind('\n');
+  if (last != std::string_view::npos) n_whole_ = waiting_.size() + last + 1;
+  waiting_ += added;
+  if (waiting_.size() >= most_waiting_ && n_whole_ > 0) {
     // A sequence of bytes is not cut where it could mean something: lines are.
-    const std::size_t end = waiting_.rfind('\n') + 1;
-    write_all(shown(std::string_view(waiting_).substr(0, end)));
-    waiting_.erase(0, end);
+    write_all(shown(std::string_view(waiting_).substr(0, n_whole_)));
+    waiting_.erase(0, n_whole_);
+    n_whole_ = 0;
   }
   return failure_ == 0 ? n : 0;
 }
@@ -68,6 +71,7 @@ std::streamsize ShownText::xsputn(const char* text, std::streamsize n) {
 int ShownText::sync() {
   write_all(shown(waiting_));
   waiting_.clear();
+  n_whole_ = 0;
   return failure_ == 0 ? 0 : -1;
 }
 

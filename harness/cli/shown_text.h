@@ -47,6 +47,7 @@ class ShownText final : public std::streambuf {
   std::size_t most_waiting_;
   int failure_ = 0;
   std::string waiting_;
+  std::size_t n_whole_ = 0;  // Bytes of it that are whole lines.
 };
 
 }  // namespace lockstep::cli

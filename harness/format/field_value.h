@@ -76,7 +76,7 @@ struct FieldValue<double> {
   static void describe(SchemaField&) {}
 
   static void read(TableReader& table, const SchemaField& field, double& value) {
-    value = field.from ? table.number_from(field.key, value, *field.from)
+    value = field.from ? table.number_between(field.key, value, *field.from, field.to)
                        : table.number(field.key, value);
   }
 

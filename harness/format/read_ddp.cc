@@ -18,6 +18,7 @@ const Section<DdpSpec>& ddp_section() {
            "The constructor checks shapes and broadcasts rank 0's state.");
     it.add("bucket_cap_mb", option(&Options::bucket_cap_mb), "Size of a bucket of gradients.")
         .in_unit("MiB")
+        .from(0.0)
         .shown("25, of the first bucket 1")
         .nudged({"0.00001", "0.001"});
     it.add("first_bucket_bytes",

@@ -66,6 +66,7 @@ void add_effects(Section<FaultTable>& it) {
       .preset(2.0)
       .links(RankLink::kFactor)
       .from(0.001)
+      .to(1e6)
       .of(Words{"slow"});
   it.add("for_ns", fault(&sim::Fault::lasting), "For how long; 0: to the end.").of(Words{"slow"});
   it.add("element", fault(&sim::Fault::element), "Of the contribution, modulo its elements.")

@@ -50,6 +50,7 @@ const Section<SlowTable>& slow_section() {
         it.code("ranks", FieldType::kRanks, "Those that are slower.").shown("all");
         it.add("factor", &SlowTable::factor, "How many times as long their products take.")
             .from(0.0)
+            .to(1e6)
             .links(RankLink::kFactor);
       },
       SectionShape::kList);
@@ -64,9 +65,10 @@ struct ComputeTable {
 
 const Section<ComputeTable>& compute_section() {
   static const Section<ComputeTable> section("sim.compute", [](Section<ComputeTable>& it) {
-    it.add("gflops", &ComputeTable::gflops, "10^9 operations a second.").from(0.001);
+    it.add("gflops", &ComputeTable::gflops, "10^9 operations a second.").from(0.001).to(1e9);
     it.add("jitter", &ComputeTable::jitter, "Each product takes up to this share longer.")
-        .from(0.0);
+        .from(0.0)
+        .to(1e6);
     it.add("contention",
            &ComputeTable::contention,
            "The share of its speed, below 1, that a rank loses while messages of its own are under "

@@ -131,6 +131,11 @@ void read_environment(TableReader& world, Scenario& scenario, Problem& problem) 
       [](const sim::RankVariable& a, const sim::RankVariable& b) { return a.rank < b.rank; });
 }
 
+bool has_twice(std::vector<std::int32_t> ranks) {
+  std::ranges::sort(ranks);
+  return std::ranges::adjacent_find(ranks) != ranks.end();
+}
+
 void read_groups(TableReader& world, Scenario& scenario, Problem& problem) {
   const TomlNode* groups = world.table("groups");
   if (groups == nullptr) return;
@@ -142,6 +147,7 @@ void read_groups(TableReader& world, Scenario& scenario, Problem& problem) {
         continue;
       }
       members.push_back(ranks_of(list, scenario.n_ranks, problem));
+      if (has_twice(members.back())) problem.report("a rank is in a group once", list.where);
     }
     if (members.empty()) {
       problem.report("group '" + field.key + "' needs at least one list of ranks: [[0, 1]]",

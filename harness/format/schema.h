@@ -79,6 +79,7 @@ struct SchemaField {
   std::string unit;                  ///< "ns"; of a number that is not a plain one.
   std::int64_t least = 0, most = 0;  ///< Bounds of integers, both possible.
   std::optional<double> from{};      ///< The smallest number, itself possible.
+  std::optional<double> to{};        ///< The largest one, where there is a smallest.
   std::vector<std::string_view> words{};
   std::vector<std::string_view> later{};  ///< Words of the format that are not supported yet.
   /// Words of the section's kind that have this key; empty: all.

@@ -42,6 +42,7 @@ std::string value_of(const SchemaField& field) {
   if (field.type == FieldType::kWords) text = "list of " + list_of_words(field.words);
   if (field.type == FieldType::kInteger) text = range_of(field);
   if (field.from) text += " from " + exact(*field.from);
+  if (field.to) text += " to " + exact(*field.to);
   if (!field.unit.empty()) text += ", " + field.unit;
   return text;
 }

@@ -68,6 +68,8 @@ class Section {
 
     Line& from(double least) { return set(&SchemaField::from, least); }
 
+    Line& to(double most) { return set(&SchemaField::to, most); }
+
     Line& in_unit(std::string_view unit) { return set(&SchemaField::unit, std::string(unit)); }
 
     /// The default as the page shows it, where it is not a value or depends on something.

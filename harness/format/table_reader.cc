@@ -79,11 +79,16 @@ double TableReader::number(std::string_view key, double fallback) {
   return value->number;
 }
 
-double TableReader::number_from(std::string_view key, double fallback, double min) {
+double TableReader::number_between(std::string_view key,
+                                   double fallback,
+                                   double min,
+                                   std::optional<double> max) {
+  if (node(key) == nullptr) return fallback;
   const double value = number(key, fallback);
-  if (value >= min) return value;
-  problem_->report("'" + path(key) + "' is " + exact(value) + "; it must be at least " + exact(min),
-                   where(key));
+  if (value >= min && (!max || value <= *max)) return value;
+  const std::string range =
+      max ? "between " + exact(min) + " and " + exact(*max) : "at least " + exact(min);
+  problem_->report("'" + path(key) + "' is " + exact(value) + "; it must be " + range, where(key));
   return fallback;
 }
 

@@ -56,7 +56,10 @@ class TableReader {
                        std::int64_t max = kMost);
   double number(std::string_view key, double fallback);
   /// A number that must not be below `min`.
-  double number_from(std::string_view key, double fallback, double min);
+  double number_between(std::string_view key,
+                        double fallback,
+                        double min,
+                        std::optional<double> max);
   bool flag(std::string_view key, bool fallback);
   std::string text(std::string_view key, std::string_view fallback);
   /// One of `words`. A word of `later` belongs to the format but is not supported yet.

@@ -1,6 +1,7 @@
 #include "lockstep/harness/cli/grammar/detail/command_words.h"
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <type_traits>
@@ -36,6 +37,42 @@ std::string shown(const T& value) {
   return text;
 }
 
+/// The parser itself takes the nearest number where one does not fit, and wraps those below zero.
+template <typename T>
+std::string complaint_about_number(const std::string& text) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, code] = std::from_chars(text.data(), end, value);
+  if (code == std::errc() && stop == end) return {};
+  return "'" + text + "' is not a number that fits";
+}
+
+/// An unset variable of a shell.
+std::string complaint_about_text(const std::string& text) {
+  return text.empty() ? "an empty word names nothing" : "";
+}
+
+template <typename T>
+struct ValueOf {
+  using Type = T;
+};
+
+template <typename T>
+struct ValueOf<std::optional<T>> {
+  using Type = T;
+};
+
+template <typename T>
+CLI::Option& checked(CLI::Option& option) {
+  using Value = typename ValueOf<T>::Type;
+  if constexpr (std::is_same_v<Value, std::string>) {
+    option.check(CLI::Validator(&complaint_about_text, ""));
+  } else if constexpr (std::is_integral_v<Value>) {
+    option.check(CLI::Validator(&complaint_about_number<Value>, ""));
+  }
+  return option;
+}
+
 }  // namespace
 
 CommandWords::CommandWords(CLI::App& app, HelpPage& page, const std::string& summary)
@@ -48,7 +85,7 @@ CommandWords::CommandWords(CLI::App& app, HelpPage& page, const std::string& sum
 void CommandWords::argument(const std::string& name, std::string& to, const std::string& text) {
   page_->arguments.push_back({name, text});
   page_->usage += " " + name;
-  app_->add_option(name, to)->type_name(name)->required();
+  checked<std::string>(*app_->add_option(name, to)->type_name(name)->required());
 }
 
 CLI::Option& CommandWords::argument(const std::string& name,
@@ -64,7 +101,7 @@ CLI::Option& CommandWords::optional_argument(const std::string& name,
                                              const std::string& text) {
   page_->arguments.push_back({name, text});
   page_->usage += " [" + name + "]";
-  return *app_->add_option(name, to)->type_name(name);
+  return checked<std::string>(*app_->add_option(name, to)->type_name(name));
 }
 
 template <typename T>
@@ -74,7 +111,7 @@ CLI::Option& CommandWords::option(const std::string& names,
                                   const std::string& text,
                                   const std::string& without) {
   add_row(names, value, text, "[default: " + (without.empty() ? shown(to) : without) + "]");
-  return *app_->add_option(names, to)->type_name(value);
+  return checked<T>(*app_->add_option(names, to)->type_name(value));
 }
 
 void CommandWords::list(const std::string& names,
@@ -93,7 +130,7 @@ void CommandWords::required(const std::string& names,
                             const std::string& text) {
   add_row(names, value, text, "(required)");
   page_->usage += " " + names + " " + value;
-  app_->add_option(names, to)->type_name(value)->required();
+  checked<T>(*app_->add_option(names, to)->type_name(value)->required());
 }
 
 CLI::Option& CommandWords::flag(const std::string& names, bool& to, const std::string& text) {

@@ -63,6 +63,27 @@ void simplify(FalseAlarm& alarm) {
   });
 }
 
+Result<Scenario> job_of(const RandomJobsOptions& options, std::uint64_t index) {
+  return scenario_of(draw_job(options.seed, index), inspection_of(options, index));
+}
+
+/// Counts the jobs that can have the settings, and those that were looked at thoroughly.
+void count_jobs(const RandomJobsOptions& options, RandomJobsResult& result) {
+  if (options.settings.empty()) {
+    result.n_jobs = options.n_jobs;
+    if (const std::uint64_t every = options.thorough_every; every > 0) {
+      const auto below = [every](std::uint64_t n) { return (n + every - 1) / every; };
+      result.n_thorough = below(options.first + options.n_jobs) - below(options.first);
+    }
+    return;
+  }
+  for (std::uint64_t i = 0; i < options.n_jobs; ++i) {
+    if (!job_of(options, options.first + i).ok()) continue;
+    ++result.n_jobs;
+    if (inspection_of(options, options.first + i).thorough) ++result.n_thorough;
+  }
+}
+
 }  // namespace
 
 Result<TomlNode> document_of(const JobSketch& sketch, const Inspection& how) {
@@ -139,14 +160,20 @@ std::vector<JobComplaint> complaints_of(const RandomJobsOptions& options,
   return found;
 }
 
+Outcome check_settings(const RandomJobsOptions& options) {
+  std::optional<Error> first;
+  for (std::uint64_t i = 0; i < options.n_jobs; ++i) {
+    const Result<Scenario> scenario = job_of(options, options.first + i);
+    if (scenario.ok()) return success();
+    if (!first) first = scenario.error();
+  }
+  return first ? Outcome(*first) : success();
+}
+
 RandomJobsResult alarms_of(const RandomJobsOptions& options,
                            const std::vector<JobComplaint>& complaints) {
   RandomJobsResult result;
-  result.n_jobs = options.n_jobs;
-  if (const std::uint64_t every = options.thorough_every; every > 0) {
-    const auto below = [every](std::uint64_t n) { return (n + every - 1) / every; };
-    result.n_thorough = below(options.first + options.n_jobs) - below(options.first);
-  }
+  count_jobs(options, result);
   for (const JobComplaint& complaint : complaints) {
     const std::uint64_t index = complaint.index;
     result.false_alarms.push_back(

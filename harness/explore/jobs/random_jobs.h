@@ -64,7 +64,7 @@ struct FalseAlarm {
 
 /// What drawing jobs has come to.
 struct RandomJobsResult {
-  std::uint64_t n_jobs = 0;
+  std::uint64_t n_jobs = 0;  ///< That can have the settings: the others were not run.
   std::uint64_t n_thorough = 0;
   std::vector<FalseAlarm> false_alarms;  ///< By their index.
 };
@@ -74,6 +74,9 @@ struct JobComplaint {
   std::uint64_t index = 0;
   std::string text;
 };
+
+/// Errors: no job can have the settings; the first one's reason.
+Outcome check_settings(const RandomJobsOptions& options);
 
 /// Draws the jobs of one shard and runs them.
 ///

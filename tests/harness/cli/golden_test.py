@@ -9,6 +9,7 @@ folder as it was: a command that fails to read must not write.
 import difflib
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -174,6 +175,18 @@ BAD = [
     "explore --runs 5",
     f"run SRC/{WEIGHTS} --variant",
     "explore --jobs 0",
+    "explore --jobs 3 --set nope=3",
+    "explore --jobs 3 --set world.ranks=0",
+    "explore --jobs 2 --set optimizer.lr=0.5 --first -1",
+    "sampler --size 9 --replicas 2 --seed 99999999999999999999",
+    "sampler --size 9 --replicas 2 --epoch 0x10",
+    "sampler --size 9 --replicas 1000000000001",
+    "sampler --size 1000000000001 --replicas 2",
+    "certify SRC/scenarios/averages/tokens_per_rank.toml --objective 1000001/2,1",
+    f"run SRC/{WEIGHTS} --report ''",
+    f"run SRC/{WEIGHTS} --set sim.compute.gflops=inf",
+    f"run SRC/{WEIGHTS} --set ddp.bucket_cap_mb=nan",
+    "zoo --shard 1/2 --part ''",
     f"explore SRC/{WEIGHTS} --jobs 2 --threads 2",
     f"explore SRC/{WEIGHTS} --seed 3",
     "launch --nproc-per-node 2",
@@ -185,6 +198,8 @@ BAD = [
     f"run SRC/{WEIGHTS} --varient x",
     f"run SRC/{WEIGHTS} surplus",
     "run",
+    "run ''",
+    "explain ''",
     "rnu x.toml",
     "explore x.toml",
     f"explore SRC/{WEIGHTS} --strategy rondom --out out",
@@ -210,7 +225,7 @@ def run(binary, command, folder):
     """One command's transcript, and its exit code. Places of this machine are taken out."""
     words = [word.replace("SRC", str(ROOT), 1) if word.startswith("SRC") else
              word.replace("IN/", f"{ROOT}/tests/harness/cli/input/", 1) if word.startswith("IN/") else word
-             for word in command.split()]
+             for word in shlex.split(command)]
     environment = {**os.environ, "NO_COLOR": "1"}
     done = subprocess.run([binary, *words], cwd=folder, capture_output=True, text=True,
                           env=environment, timeout=60, check=False)

@@ -53,6 +53,17 @@ class StreamsTest(unittest.TestCase):
                 self.assertEqual(done.stderr, "lockstep: cannot write to the standard output: "
                                               "No space left on device\n")
 
+    def test_a_long_line_is_written_as_quickly_as_short_ones(self):
+        done = lockstep("sampler", "--size", "400000", "--replicas", "1", "--no-shuffle")
+        self.assertEqual(done.stdout, "rank 0: " + " ".join(map(str, range(400000))) + "\n")
+
+    def test_no_pipe_takes_the_place_of_a_closed_standard_stream(self):
+        for stream in (0, 1, 2):
+            with self.subTest(stream=stream):
+                done = subprocess.run(["bash", "-c", f'"$0" "$@" {stream}>&-', LOCKSTEP, "launch", "--", "true"],
+                                      capture_output=True, text=True, timeout=60, check=False)
+                self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
     def hostile_trace(self):
         """A trace whose names, sites and run id hold what a terminal would obey."""
         folder = self.trace()

@@ -7,6 +7,9 @@
 namespace lockstep {
 namespace {
 
+using ::testing::HasSubstr;
+using ::testing::Not;
+
 class BadValuesTest : public ScenarioFiles {
  protected:
   static std::string error_beside(const std::string& text, const std::string& variant) {
@@ -26,6 +29,29 @@ TEST_F(BadValuesTest, ABugStrikesWithinItsTensor) {
       error_of(with("{ kind = \"flip-bit\", tensor = \"weight\", bit = 64 }")),
       "job.toml:9:9: an element of 'weight' has 64 bits, counted from 0: bit 64 is out of range");
   EXPECT_EQ(error_of(with("{ kind = \"flip-bit\", tensor = \"weight\", bit = 63 }")), "no error");
+}
+
+TEST_F(BadValuesTest, NumbersThatAreTurnedIntoWholeOnesHaveALargest) {
+  const auto with = [](const std::string& compute) {
+    return small_job() + "sim = { compute = { " + compute + " } }\n";
+  };
+
+  EXPECT_EQ(error_of(with("gflops = 1e9")), "no error");
+  EXPECT_THAT(error_of(with("gflops = 2e9")), HasSubstr("it must be between 0.001 and 1e+09"));
+  EXPECT_THAT(error_of(with("jitter = inf")), HasSubstr("it must be between 0 and 1e+06"));
+  EXPECT_THAT(error_of(with("slow = [ { ranks = [0], factor = 1e7 } ]")),
+              HasSubstr("it must be between 0 and 1e+06"));
+}
+
+TEST_F(BadValuesTest, ARankIsInAGroupOnce) {
+  const auto with = [](const std::string& groups) {
+    return replaced(small_job(),
+                    "world = { ranks = 2 }",
+                    "world = { ranks = 2, groups = { odd = " + groups + " } }");
+  };
+
+  EXPECT_THAT(error_of(with("[[0, 1, 0]]")), HasSubstr("a rank is in a group once"));
+  EXPECT_THAT(error_of(with("[[0, 1]]")), Not(HasSubstr("once")));
 }
 
 TEST_F(BadValuesTest, ARunHasAsManyBatchesAsItsEventsFindMemory) {

@@ -188,18 +188,38 @@ TEST(SchemaTest, ALargestIntegerIsPossible) {
   });
 }
 
+/// "at least 0", "between 0 and 8".
+std::string range_of(const SchemaField& field) {
+  return field.to ? "between " + exact(*field.from) + " and " + exact(*field.to)
+                  : "at least " + exact(*field.from);
+}
+
 TEST(SchemaTest, ANumberMayBeAtItsLeastAndNotBelow) {
   int n = 0;
   each_field([&](const SchemaSection& section, const SchemaField& field) {
     if (!field.from) return;
     ++n;
     const std::string below = exact(*field.from - 0.5);
-    EXPECT_THAT(error_with(section, field, exact(*field.from)), Not(HasSubstr("must be at least")));
-    EXPECT_THAT(error_with(section, field, below),
-                HasSubstr("'" + name_in_messages(section, field) + "' is " + below +
-                          "; it must be at least " + exact(*field.from)));
+    const std::string must = "must be " + range_of(field);
+    EXPECT_THAT(error_with(section, field, exact(*field.from)), Not(HasSubstr(must)));
+    EXPECT_THAT(
+        error_with(section, field, below),
+        HasSubstr("'" + name_in_messages(section, field) + "' is " + below + "; it " + must));
   });
   EXPECT_GT(n, 30);
+}
+
+TEST(SchemaTest, ANumberMayBeAtItsMostAndNotAbove) {
+  int n = 0;
+  each_field([&](const SchemaSection& section, const SchemaField& field) {
+    if (!field.to) return;
+    ++n;
+    const std::string must = "must be " + range_of(field);
+    EXPECT_THAT(error_with(section, field, exact(*field.to)), Not(HasSubstr(must)));
+    EXPECT_THAT(error_with(section, field, exact(2.0 * *field.to)), HasSubstr(must));
+    EXPECT_THAT(error_with(section, field, "nan"), HasSubstr(must));
+  });
+  EXPECT_EQ(n, 4);
 }
 
 TEST(SchemaTest, EachWordIsKnownAndNoOther) {

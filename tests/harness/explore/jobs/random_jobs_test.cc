@@ -63,6 +63,33 @@ TEST(RandomJobsTest, AFindingIsMadeSimpleWhateverTheThreads) {
   }
 }
 
+TEST(RandomJobsTest, JobsThatCannotHaveASettingAreNotCounted) {
+  RandomJobsOptions options = {.seed = kSpace, .n_jobs = 60, .thorough_every = 4};
+  options.settings = {{"optimizer.momentum", "0.5"}};
+  std::uint64_t n_fitting = 0;
+  std::uint64_t n_thorough = 0;
+  for (std::uint64_t i = 0; i < options.n_jobs; ++i) {
+    const Inspection how = inspection_of(options, i);
+    if (!scenario_of(draw_job(kSpace, i), how).ok()) continue;
+    ++n_fitting;
+    n_thorough += how.thorough ? 1 : 0;
+  }
+  ASSERT_TRUE(0 < n_fitting && n_fitting < options.n_jobs) << n_fitting;
+  const RandomJobsResult result = try_random_jobs(options);
+  EXPECT_EQ(result.n_jobs, n_fitting);
+  EXPECT_EQ(result.n_thorough, n_thorough);
+  EXPECT_TRUE(check_settings(options).ok());
+}
+
+TEST(RandomJobsTest, ASettingThatNoJobCanHaveIsAnError) {
+  RandomJobsOptions options = {.seed = kSpace, .n_jobs = 3};
+  options.settings = {{"optimiser.lr", "0.5"}};
+  const Outcome checked = check_settings(options);
+  ASSERT_FALSE(checked.ok());
+  EXPECT_NE(checked.error().text().find("did you mean 'optimizer'"), std::string::npos)
+      << checked.error().text();
+}
+
 TEST(RandomJobsTest, JobsDifferAndAreAFunctionOfTheirSeed) {
   std::set<std::string> texts;
   for (std::uint64_t i = 0; i < 200; ++i) {
