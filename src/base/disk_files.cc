@@ -105,6 +105,7 @@ bool write_new(const std::string& path, std::string_view bytes, const struct sta
 
 /// Replaces a regular file, or makes one, in one step.
 Outcome replace(const std::string& path, std::string_view bytes, const struct stat* old) {
+  const HeldSignals held;
   const std::string suffix = new_suffix();
   if (suffix.empty()) return failure(kCannotWrite, path, last_error());
   const std::string temporary = path + suffix;

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/held_signals.h"
 #include "lockstep/base/host.h"
 
 namespace lockstep {
@@ -49,6 +50,7 @@ class StagedFiles {
     std::string path;
   };
 
+  HeldSignals held_;  // Until temporary files have their names, or are gone.
   std::vector<Staged> staged_;
 };
 

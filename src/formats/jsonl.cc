@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <system_error>
 #include <unistd.h>
 
@@ -216,6 +217,22 @@ std::map<std::int32_t, std::string> attempts_of(const MemoryTrace& trace,
   return attempts;
 }
 
+/// Of a trace's files in the folder.
+Outcome remove_all_but(const std::set<std::string>& kept, const std::string& folder) {
+  DiskFiles files;
+  const Result<std::vector<std::string>> names = files.list(folder);
+  if (!names.ok()) return names.error();
+  for (const std::string& name : names.value()) {
+    if (!is_rank_file(name) || kept.contains(name)) continue;
+    std::string path = folder;
+    path += '/';
+    path += name;
+    Outcome removed = files.remove(path);
+    if (!removed.ok() && std::filesystem::exists(path)) return removed;  // Else another run has.
+  }
+  return success();
+}
+
 }  // namespace
 
 bool TraceHeader::has_one_clock() const { return backend == "sim" || !clock.empty(); }
@@ -238,29 +255,19 @@ Outcome write_jsonl(const MemoryTrace& trace,
   TraceHeader full = header;
   full.n_ranks = std::max(header.n_ranks, trace.n_ranks());
   StagedFiles files;
+  std::set<std::string> names;
   for (std::int32_t rank = 0; rank < trace.n_ranks(); ++rank) {
     for (const auto& [attempt, text] : attempts_of(trace, full, rank, values)) {
       const std::string path = folder + "/" + rank_file_name(attempt, Rank{rank});
+      names.insert(rank_file_name(attempt, Rank{rank}));
       if (Outcome outcome = files.add(path, text); !outcome.ok()) return outcome;
     }
   }
-  if (Outcome removed = remove_trace(folder); !removed.ok()) return removed;
-  return files.commit();
+  if (Outcome outcome = files.commit(); !outcome.ok()) return outcome;
+  return remove_all_but(names, folder);
 }
 
-Outcome remove_trace(const std::string& folder) {
-  DiskFiles files;
-  const Result<std::vector<std::string>> names = files.list(folder);
-  if (!names.ok()) return names.error();
-  for (const std::string& name : names.value()) {
-    if (!is_rank_file(name)) continue;
-    std::string path = folder;
-    path += '/';
-    path += name;
-    if (Outcome removed = files.remove(path); !removed.ok()) return removed;
-  }
-  return success();
-}
+Outcome remove_trace(const std::string& folder) { return remove_all_but({}, folder); }
 
 Result<std::unique_ptr<JsonlStream>> JsonlStream::open(const std::string& folder,
                                                        const TraceHeader& header,

@@ -37,8 +37,8 @@ struct TraceHeader {
 std::string rank_file_name(std::int32_t attempt, Rank rank);
 
 /// Writes `trace` to `folder` as aNNN.rank-NNNNN.jsonl (docs/trace_format.md), in the place of a
-/// trace that is there: once the bytes of all files are on the disk under temporary names, the old
-/// ones go and these are renamed. The folder is made when missing.
+/// trace that is there: once the bytes of all files are on the disk under temporary names, these
+/// are renamed, and old ones that none of them has replaced go. The folder is made when missing.
 /// `values` false leaves ValueEvents out, which are most of a large trace.
 /// Errors: the folder cannot be made or written; where = the path.
 Outcome write_jsonl(const MemoryTrace& trace,

@@ -7,11 +7,13 @@ usage: streams_test.py LOCKSTEP [TESTS]
 import json
 import os
 import pty
+import signal
 import stat
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -156,6 +158,24 @@ class StreamsTest(unittest.TestCase):
         self.assertFalse(report.is_symlink())
         self.assertEqual({path.name for path in self.folder.iterdir()},
                          {"r.html", "r.html.part", "victim"})
+
+    def test_a_run_that_is_ended_leaves_a_whole_trace_or_none(self):
+        folder = self.folder / "trace"
+        scenario = str(ROOT / "scenarios" / "healthy" / "any_schedule.toml")
+        words = [LOCKSTEP, "run", scenario, "--trace", str(folder), "--quiet"]
+        subprocess.run(words, check=True, timeout=60)
+        n_ranks = len(list(folder.iterdir()))
+        n_ended = 0
+        for i in range(40):
+            with subprocess.Popen(words, stderr=subprocess.PIPE) as process:
+                time.sleep(0.0005 * i)
+                process.send_signal((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)[i % 3])
+                process.communicate(timeout=60)
+            n_ended += process.returncode < 0
+            names = [path.name for path in folder.iterdir()]
+            self.assertEqual([name for name in names if not name.endswith(".jsonl")], [])
+            self.assertEqual(len(names), n_ranks)
+        self.assertGreater(n_ended, 0)
 
     def test_two_runs_with_one_report_both_succeed(self):
         report = self.folder / "r.html"
