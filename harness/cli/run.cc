@@ -1,4 +1,5 @@
 // `lockstep run`: one scenario, once or twice.
+#include <array>
 #include <exception>
 #include <filesystem>
 #include <new>
@@ -139,9 +140,24 @@ std::string progress_text(const RunProgress& done) {
          std::to_string(done.of_epochs);
 }
 
+/// Errors: an output that would take the scenario's place, or that of another output.
+Outcome check_outputs(const RunArguments& arguments) {
+  const std::array outputs = {std::pair{"--report", arguments.report},
+                              std::pair{"--repro", arguments.repro}};
+  std::error_code failed;
+  for (const auto& [option, path] : outputs) {
+    if (!path.empty() && fs::equivalent(path, arguments.file, failed))
+      return Error{"this is the scenario itself", option};
+  }
+  const bool same = !arguments.report.empty() && arguments.report == arguments.repro;
+  return same ? Outcome(Error{"this is the file of --report", "--repro"}) : success();
+}
+
 }  // namespace
 
 ExitCode run(const RunArguments& arguments, Terminal& terminal) {
+  if (const Outcome apart = check_outputs(arguments); !apart.ok())
+    return bad_input(terminal, "lockstep run: " + apart.error().text());
   Result<ReportFile> file =
       ReportFile::make({"--report", "lockstep run"}, arguments.report, arguments.backend == "sim");
   if (!file.ok()) return bad_input(terminal, file.error().text());

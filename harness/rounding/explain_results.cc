@@ -4,6 +4,8 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
+#include <map>
+#include <string_view>
 #include <utility>
 
 namespace lockstep {
@@ -12,16 +14,20 @@ namespace {
 
 using Tensors = std::vector<const StoredTensor*>;
 
-const StoredTensor* find(const std::vector<StoredTensor>& tensors, const std::string& name) {
-  const auto found = std::ranges::find(tensors, name, &StoredTensor::name);
-  return found == tensors.end() ? nullptr : &*found;
+using ByName = std::map<std::string_view, const StoredTensor*>;
+
+ByName by_name(const std::vector<StoredTensor>& tensors) {
+  ByName named;
+  for (const StoredTensor& tensor : tensors) named.try_emplace(tensor.name, &tensor);
+  return named;
 }
 
 /// The tensor called as `like`, if it has its type and size.
-Result<const StoredTensor*> matching(const std::vector<StoredTensor>& tensors,
+Result<const StoredTensor*> matching(const ByName& tensors,
                                      const StoredTensor& like,
                                      const std::string& where) {
-  const StoredTensor* tensor = find(tensors, like.name);
+  const auto known = tensors.find(like.name);
+  const StoredTensor* const tensor = known == tensors.end() ? nullptr : known->second;
   if (tensor == nullptr) return Error{fmt::format("has no tensor '{}'", like.name), where};
   if (tensor->type != like.type || tensor->bytes.size() != like.bytes.size()) {
     return Error{fmt::format("tensor '{}' has {} elements of {} here, {} of {} in the first file",
@@ -156,9 +162,13 @@ Result<Explanation> explain_results(const std::vector<StoredTensor>& left,
   if (contributions.size() == 1) {
     return Error{"a sum has two contributions or more: give one file per rank", "--contributions"};
   }
+  const ByName all_left = by_name(left);
+  const ByName all_right = by_name(right);
+  std::vector<ByName> parts_of;
+  for (const std::vector<StoredTensor>& own : contributions) parts_of.push_back(by_name(own));
   for (const StoredTensor& other : right) {
-    const auto same = matching(left, other, "the first file");
-    if (find(left, other.name) == nullptr) return same.error();
+    const auto same = matching(all_left, other, "the first file");
+    if (!all_left.contains(other.name)) return same.error();
   }
   Explanation explanation{.n_contributions = static_cast<std::int32_t>(contributions.size()),
                           .reduction = reduction,
@@ -172,12 +182,12 @@ Result<Explanation> explain_results(const std::vector<StoredTensor>& left,
                                name_of(tensor.type)),
                    "the first file"};
     }
-    const auto other = matching(right, tensor, "the second file");
+    const auto other = matching(all_right, tensor, "the second file");
     if (!other.ok()) return other.error();
     Tensors parts;
     for (std::size_t rank = 0; rank < contributions.size(); ++rank) {
       const auto part =
-          matching(contributions[rank], tensor, fmt::format("the contribution of rank {}", rank));
+          matching(parts_of[rank], tensor, fmt::format("the contribution of rank {}", rank));
       if (!part.ok()) return part.error();
       parts.push_back(part.value());
     }

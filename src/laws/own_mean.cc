@@ -15,6 +15,10 @@ namespace {
 constexpr double kMillion = 1e6;
 constexpr std::size_t kMostShown = 16;  // Weights.
 
+std::string counted_steps(std::int64_t n) {
+  return std::to_string(n) + (n == 1 ? " step" : " steps");
+}
+
 bool is_known(const KeptGradients& one) { return one.sketches.size() == one.digests.size(); }
 
 bool is_known(const OwnReduction& own) {
@@ -278,8 +282,8 @@ std::vector<Advice> OwnMeans::advice() const {
   if (n_summed_ > 0) {
     advice.push_back(
         {"A-summed-gradients",
-         std::to_string(n_summed_) +
-             " steps used the sum of the ranks' gradients where the wrapper would have taken "
+         counted_steps(n_summed_) +
+             " used the sum of the ranks' gradients where the wrapper would have taken "
              "their mean: right only if each loss was divided by the number of ranks"});
   }
   for (const auto& [division, n_steps] : n_divided_) {
@@ -287,18 +291,17 @@ std::vector<Advice> OwnMeans::advice() const {
       continue;  // A factor that changes is near a whole number by chance.
     const auto& [n_ranks, divisor] = division;
     advice.push_back({"A-other-divisor",
-                      std::to_string(n_steps) + " steps used the sum of " +
-                          std::to_string(n_ranks) + " ranks' gradients divided by " +
-                          std::to_string(divisor) +
+                      counted_steps(n_steps) + " used the sum of " + std::to_string(n_ranks) +
+                          " ranks' gradients divided by " + std::to_string(divisor) +
                           ": a mean over the ranks divides by their number"});
   }
   if (2 * n_weighed_ > n_of_means_) {
     const std::span<const double> weights = first_weighed_.second;
     advice.push_back(
         {"A-weighed-ranks",
-         fmt::format("{} steps used gradients in which the ranks do not count alike, "
+         fmt::format("{} used gradients in which the ranks do not count alike, "
                      "nor as their losses have terms: in step {} by {:.4g}{}",
-                     n_weighed_,
+                     counted_steps(n_weighed_),
                      first_weighed_.first,
                      fmt::join(weights.first(std::min(weights.size(), kMostShown)), ", "),
                      weights.size() > kMostShown ? ", ..." : "")});

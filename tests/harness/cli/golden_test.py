@@ -184,6 +184,8 @@ BAD = [
     "sampler --size 1000000000001 --replicas 2",
     "certify SRC/scenarios/averages/tokens_per_rank.toml --objective 1000001/2,1",
     f"run SRC/{WEIGHTS} --report ''",
+    f"run SRC/{WEIGHTS} --report r.json --repro r.json",
+    f"run SRC/{WEIGHTS} --repro SRC/{WEIGHTS}",
     f"run SRC/{WEIGHTS} --set sim.compute.gflops=inf",
     f"run SRC/{WEIGHTS} --set ddp.bucket_cap_mb=nan",
     "zoo --shard 1/2 --part ''",
