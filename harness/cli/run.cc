@@ -153,13 +153,17 @@ Outcome check_outputs(const RunArguments& arguments) {
   return same ? Outcome(Error{"this is the file of --report", "--repro"}) : success();
 }
 
+Result<ReportFile> report_file_of(const RunArguments& arguments) {
+  if (const Outcome apart = check_outputs(arguments); !apart.ok())
+    return Error{"lockstep run: " + apart.error().text(), {}};
+  return ReportFile::make(
+      {"--report", "lockstep run"}, arguments.report, arguments.backend == "sim");
+}
+
 }  // namespace
 
 ExitCode run(const RunArguments& arguments, Terminal& terminal) {
-  if (const Outcome apart = check_outputs(arguments); !apart.ok())
-    return bad_input(terminal, "lockstep run: " + apart.error().text());
-  Result<ReportFile> file =
-      ReportFile::make({"--report", "lockstep run"}, arguments.report, arguments.backend == "sim");
+  Result<ReportFile> file = report_file_of(arguments);
   if (!file.ok()) return bad_input(terminal, file.error().text());
   if (arguments.backend != "sim") return run_real(arguments, file.value(), terminal);
   const Result<Scenario> scenario = load(arguments);

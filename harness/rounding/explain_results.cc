@@ -41,6 +41,14 @@ Result<const StoredTensor*> matching(const ByName& tensors,
   return tensor;
 }
 
+/// Errors: the second file has a tensor that the first one has not.
+Outcome check_known(const ByName& left, const std::vector<StoredTensor>& right) {
+  for (const StoredTensor& other : right) {
+    if (!left.contains(other.name)) return matching(left, other, "the first file").error();
+  }
+  return success();
+}
+
 /// Explains one tensor.
 class Explaining {
  public:
@@ -162,14 +170,10 @@ Result<Explanation> explain_results(const std::vector<StoredTensor>& left,
   if (contributions.size() == 1) {
     return Error{"a sum has two contributions or more: give one file per rank", "--contributions"};
   }
-  const ByName all_left = by_name(left);
   const ByName all_right = by_name(right);
+  if (Outcome known = check_known(by_name(left), right); !known.ok()) return known.error();
   std::vector<ByName> parts_of;
   for (const std::vector<StoredTensor>& own : contributions) parts_of.push_back(by_name(own));
-  for (const StoredTensor& other : right) {
-    const auto same = matching(all_left, other, "the first file");
-    if (!all_left.contains(other.name)) return same.error();
-  }
   Explanation explanation{.n_contributions = static_cast<std::int32_t>(contributions.size()),
                           .reduction = reduction,
                           .tensors = {}};
