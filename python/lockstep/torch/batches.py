@@ -2,14 +2,17 @@
 
 Class patches: DistributedSampler.__iter__ and the loaders' iterators. A loader asks its sampler ahead
 of time; samples count when the batch is handed to the loop, and are recorded by the forward that
-follows. Loaders over iterable data sets have no indices: of these, and of others that nothing divides
-among the ranks, the values of the first batches are looked at.
+follows. What becomes of a batch decides whether it is trained on: a forward that does not train is an
+evaluation once the loop asks for the next batch, and no forward that trains has had this one. Loaders
+over iterable data sets have no indices: of these, and of others that nothing divides among the ranks,
+the values of the first batches are looked at.
 """
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch.utils.data import dataloader
@@ -27,7 +30,7 @@ from lockstep.words import DataPart
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lockstep.torch.recorder import Recorder
+    from lockstep.torch.recorder import Place, Recorder
     from lockstep.torch.streams import Draw
     from lockstep.torch.wrapping import Wrapper
 
@@ -51,17 +54,29 @@ class _Pass:
         self.training = -2  # ... this training; -1 = in evaluations, -2 = not known.
 
 
+class _Evaluated(NamedTuple):
+    """The first forward of a batch, which did not train."""
+
+    wrapper: Wrapper
+    sync: int
+    micro: int
+    opt: int
+    epoch: int
+
+
 class _Share:
     """An iterator's data set, and what its batches were counted to by the last forward that consumed one."""
 
-    def __init__(self, data: Callable[[], Any]) -> None:
+    def __init__(self, data: Callable[[], Any], is_left: Callable[[], bool]) -> None:
         self.data = data
+        self.is_left = is_left  # The loop over it: it is gone. What was evaluated in there is trained on no more.
         self.source = ""  # What it draws from, as in data events: known while batches are looked at.
         self.most = 0  # Batches that are.
         self.pass_source = ""  # The same of a pass that is about to begin; empty: it has, or does not matter.
         self.split = ""
         self.training = -2  # -1 = evaluations, -2 = nothing yet.
         self.begun: _Pass | None = None  # The pass that its last batch was of.
+        self.trained_in = -2  # The last training that this pass over it was part of.
         self.first: int | None = None  # The number of its set's first sample; None: samples are looked up.
         self.alike_in = -2  # The training in which only the samples of its next batch matter.
 
@@ -77,7 +92,8 @@ class Batches:
         self.handed: Handed | None = None  # The batch that no forward has seen yet, ...
         self.passing: tuple[_Share, list[Any]] | None = None  # ... or all that matters of it, ...
         self._from: _Pass | None = None  # ... the pass that it is of, if that is known ...
-        self._share = _Share(lambda: None)  # ... what it is counted to.
+        self._share = _Share(lambda: None, lambda: False)  # ... what it is counted to ...
+        self.evaluated: _Evaluated | None = None  # ... and the forward that has evaluated it, for all that is known yet.
         self.n_looked_at = 0  # Batches of which the values were.
         self.inputs: Any = None  # Of the forward that begins.
         self.asking: Any = None  # The iterator that asks its sampler now.
@@ -107,12 +123,13 @@ class Batches:
         self._from = known.get(_PASS)
         share = known.get(_SHARE)
         if share is None:
-            share = known[_SHARE] = _Share(place_of(data_set))
+            share = known[_SHARE] = _Share(place_of(data_set), _is_gone(iterator))
             share.source, share.most = source_of(iterator), most_batches(iterator)
         self._share = share
         if _BEGUN not in known:
             known[_BEGUN] = True
             share.pass_source = pass_source(iterator, share.source)
+            share.trained_in = -2
         share.begun, share.alike_in = self._from, -2
         ids = None if index is None else self.data_sets.ids_of(data_set, _ids_of(index))
         source = share.source if self.n_looked_at < share.most else ""
@@ -128,7 +145,7 @@ class Batches:
         read = self._first.take()
         self._followed.add(wrapper.index)
         for self._from, self._share, self.handed in read or ():
-            self.begin_pass(True)
+            self._begin(True)
             self.consumed(wrapper, True)
         return read is not None
 
@@ -152,7 +169,7 @@ class Batches:
         if not shares:
             return
         for self._from, self._share, self.handed in shares:
-            self.begin_pass(True)
+            self._begin(True)
             handed, self.handed = self.handed, None
             if handed is not None and handed.ids is not None:
                 recorder.pen.sample(recorder.outside.wrapper, self._split, handed.ids)
@@ -177,6 +194,7 @@ class Batches:
         """A sampler that divides its draws among this many has been asked for the first. Loaders may be looked through, or
         begun and left: a pass counts, and is written, once a forward consumes something of it."""
         if self.asking is None:
+            self.settle()
             self._begun = _Pass(write, n_replicas)
             return
         known = self.asking.__dict__
@@ -187,6 +205,37 @@ class Batches:
     def begin_pass(self, training: bool) -> None:
         """A forward begins: what it consumes may be the first of a pass."""
         self._unpack()
+        if not training:
+            return
+        if self.handed is not None and self._share.is_left():
+            self.settle()
+        self.evaluated = None
+        self._begin(True)
+
+    def settle(self) -> None:
+        """No forward that trains has followed on one that evaluates. Of a pass that is trained on otherwise, a batch that
+        the loop trains on no further belongs to that."""
+        evaluated, self.evaluated = self.evaluated, None
+        if evaluated is None:
+            return
+        now, pen, program = self.recorder.trainings.now, self.recorder.pen, self.recorder.program
+        trains = self.handed is not None and self._share.trained_in == now
+        self._begin(trains)
+        handed, self.handed = self.handed, None
+        self.drawn = []
+        if pen is None or handed is None:
+            return
+        self._share.split, self._share.training = self._split, now if trains else -1
+        if handed.ids is not None and not program.gives_samples:
+            at = evaluated
+            pen.sample_at(at.wrapper.index, at.sync, at.micro, at.opt, at.epoch, self._split, handed.ids)
+
+    def settle_evaluation(self) -> None:
+        """The program makes a call: where that brings together what an evaluation has found, the samples come before it."""
+        if self.evaluated is not None and self.evaluated.wrapper.evaluates():
+            self.settle()
+
+    def _begin(self, training: bool) -> None:
         begun, self._begun = self._begun, None
         if self.handed is not None and self._from is not None:
             begun = self._from
@@ -196,7 +245,8 @@ class Batches:
         if begun is not None and begun.written and begun.training == training_now:
             self._split = begun.split
             return
-        first = begun is not None and not begun.written
+        # One that was evaluated first, and is trained on now, is an epoch of both.
+        first = begun is not None and (not begun.written or training and begun.training == -1)
         data = None if self.handed is None else self._share.data()
         if not training:
             self._split = self.data_sets.evaluated(data)
@@ -213,27 +263,33 @@ class Batches:
 
     def consumed(self, wrapper: Wrapper, training: bool) -> None:
         """A forward begins: it consumes the batch that was handed out last."""
+        if not training:
+            self._note_evaluation(wrapper, wrapper.place)
+            return
         pen, handed, self.handed = self.recorder.pen, self.handed, None
-        program = self.recorder.program
-        if training:
-            self.kept.forward(self.inputs)
+        program, share = self.recorder.program, self._share
+        self.kept.forward(self.inputs)
         if pen is None or handed is None:
             return
-        self._share.split = self._split
-        self._share.training = self.recorder.trainings.now if training else -1
+        share.split = self._split
+        share.training = share.trained_in = self.recorder.trainings.now
         drawn, self.drawn = self.drawn, []
-        for draw in drawn if training else ():
+        for draw in drawn:
             self.recorder.streams.write(wrapper.index, wrapper.group, draw)
         self.write_size()
-        if training and handed.values is not None:
+        if handed.values is not None:
             self._look_at(wrapper, handed)
         ids = handed.ids
         if ids is None:
             return
-        if training and wrapper.looks and wrapper.index not in self._followed and not program.batch_given:
+        if wrapper.looks and wrapper.index not in self._followed and not program.batch_given:
             self._size = (wrapper.index, len(ids))
         if not program.gives_samples:
             pen.sample(wrapper.index, self._split, ids)
+
+    def _note_evaluation(self, wrapper: Wrapper, place: Place) -> None:
+        if self.evaluated is None and (self.handed is not None or self._begun is not None):
+            self.evaluated = _Evaluated(wrapper, place.sync, place.micro, place.opt, self.recorder.epoch)
 
     def _look_at(self, wrapper: Wrapper, handed: Handed) -> None:
         pen, share = self.recorder.pen, self._share
@@ -344,6 +400,11 @@ def _order_of(sampler: Any, key: int) -> torch.Tensor:
     return order if whole == size or not size else order.repeat(-(-whole // size))[:whole]
 
 
+def _is_gone(iterator: Any) -> Callable[[], bool]:
+    place = weakref.ref(iterator)
+    return lambda: place() is None
+
+
 def _ids_of(index: Any) -> list[int]:
     return list(map(int, index)) if isinstance(index, (list, tuple)) else [int(index)]
 
@@ -376,6 +437,8 @@ def install(recorder: Recorder) -> None:
 
     def make_next(real: Callable[..., Any]) -> Callable[..., Any]:
         def __next__(self: Any) -> Any:
+            if batches.evaluated is not None:
+                recorder.quietly(SEAM, batches.settle)
             data = real(self)
             known = self.__dict__
             asked, share = known.get(_ASKED), known.get(_SHARE)
@@ -401,6 +464,7 @@ def install(recorder: Recorder) -> None:
                 return real(self, *args, **kwargs)
         return _reset
 
+    recorder.before_end.append(batches.settle)
     base = dataloader._BaseDataLoaderIter
     recorder.patches.wrap(DistributedSampler, "__iter__", make_iter)
     recorder.patches.wrap(base, "_next_index", make_next_index)

@@ -167,6 +167,8 @@ class Calls:
             first = inputs[0]
             dtype, on_gpu = DTYPES.get(first.dtype, DType.U8), first.is_cuda
             count = first.numel() if len(inputs) == 1 else sum([tensor.numel() for tensor in inputs])
+        if not recorder.scope:
+            recorder.batches.settle_evaluation()
         file, line = site(frame)
         root, peer, tag = call.root, -1, 0
         if given:

@@ -66,6 +66,9 @@ ROWS = {
     # Whatever damages a momentum looks the same: there is no cause.
     "corrupt_replica_ckpt": Row(Expected("optimizer-equal", None, 2, (1,), tensor="weight.momentum_buffer"), ranks=3),
     "ema_drift": Row(None, Expected("replicas-equal", "ema-drift", 1, (1,), tensor="ema/1.running_mean")),
+    # The first forward that follows on a batch is not the one that trains on it.
+    "fakes_no_set_epoch": Row(Expected("epoch-reshuffled", "no-set-epoch", epoch=1, ranks=(0, 1))),
+    "pseudo_labels_no_sampler": Row(Expected("samples-covered", "no-distributed-sampler", 0, (0, 1))),
     "file_order_differs": Row(Expected("samples-covered", "data-order-differs", 0, (1,), field="order"),
                               _configuration("files")),
     # What is in which place of a buffer only its program knows.
