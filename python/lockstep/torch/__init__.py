@@ -19,7 +19,8 @@ never which version it is:
     clipping.py   gradients that are clipped
     delayed.py    the reduction that a static graph puts off
     batches.py    DistributedSampler and loaders
-    samplers.py   samplers of other classes that something divides among the ranks
+    samplers.py   samplers of other classes that something divides among the ranks, ...
+    own_orders.py  ... and those of the program's own that have an epoch
     data_sets.py  which data set a sample belongs to
     data_read.py  the values of batches that nothing divides among the ranks
     kept_batches.py  batches that are trained on again

@@ -1,13 +1,14 @@
 """The seam to samplers of any class whose draws something divides among the ranks: a sampler under a
-wrapper that is a DistributedSampler, or under a batch sampler with a number of processes.
+wrapper that is a DistributedSampler, or under a batch sampler with a number of processes. And to
+samplers and batch samplers of the program's own that have an epoch (own_orders.py).
 
 A sampler's __iter__ may ask its base class's, once or several times, or other samplers: all of that is
 one pass, and the outermost is the one that is recorded.
 
 Patched for as long as it is recorded: __iter__ of the classes of samplers that are met at the bottom of
 such loaders. The order is what that sampler draws. It is known where the sampler returns an iterator
-over a list, or is a generator that yields from one, and is looked at without drawing anything; for
-other samplers nothing is written.
+over a list, or is a generator that yields from one, and is looked at without drawing anything; of a
+sampler with an epoch that is another generator, once it is exhausted. For others nothing is written.
 """
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ from torch.utils.data import dataloader
 from torch.utils.data.distributed import DistributedSampler
 from torch.utils.data.sampler import RandomSampler, Sampler
 
+from lockstep.torch.own_orders import OwnOrders, OwnPass, names_of_epoch
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 
 SEAM = "samplers"
 MOST_LAYERS = 8
+MOST_TIMES = 2  # That a pass may have each sample, on average: some are drawn again on purpose.
 _LISTS: tuple[type, ...] = (type(iter([])), type(iter(())), type(iter(range(0))))
 
 
@@ -114,6 +118,32 @@ class _Watched(Iterator[Any]):
         return value
 
 
+class _Collected(Iterator[Any]):
+    """Gives what a generator gives, and says all of it in the end. One that gives more than `most` indices may have no end."""
+
+    def __init__(self, real: Any, draws: _Draws, drawn: Callable[[list[Any]], None], most: int) -> None:
+        self._real = real
+        self._draws = draws
+        self._drawn = drawn
+        self._left = most
+        self._given: list[Any] = []
+
+    def __next__(self) -> Any:
+        try:
+            with self._draws:
+                value = next(self._real)
+        except StopIteration:
+            given, self._given = self._given, []
+            self._drawn(given)
+            raise
+        if self._left >= 0:
+            self._left -= len(value) if isinstance(value, (list, tuple)) else 1
+            self._given.append(value)
+        else:
+            self._given.clear()
+        return value
+
+
 class _Draws:
     """The draws of one pass; while one of them is made, what it asks of other samplers belongs to it."""
 
@@ -133,8 +163,9 @@ class Samplers:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.draws: _Draws | None = None  # Of the outermost pass, while its sampler draws.
-        # None for a class of DistributedSampler's with an __iter__ of its own.
+        # None for a class of DistributedSampler's with an __iter__ of its own, and for those that have orders of their own.
         self._divided: WeakKeyDictionary[Any, Division | None] = WeakKeyDictionary()
+        self._own: WeakKeyDictionary[Any, OwnOrders] = WeakKeyDictionary()
         self._patched: set[type] = set()
 
     def met(self, loader: Any) -> None:
@@ -145,15 +176,27 @@ class Samplers:
         if loader._dataset_kind != dataloader._DatasetKind.Map:
             return
         sampler, division = division_of(loader._index_sampler, len(loader.dataset))
-        if isinstance(sampler, DistributedSampler):
-            if type(sampler).__iter__ is DistributedSampler.__iter__:
-                return  # Nothing lies around it.
-        elif division is None:
+        if isinstance(sampler, DistributedSampler) and type(sampler).__iter__ is DistributedSampler.__iter__:
+            return  # Nothing lies around it.
+        if division is None and not self._note_own(sampler, len(loader.dataset)) \
+                and not isinstance(sampler, DistributedSampler):
             return
         self._divided[sampler] = division
         if type(sampler) not in self._patched:
             self._patched.add(type(sampler))
             self.recorder.patches.wrap(type(sampler), "__iter__", self._make_iter)
+
+    def _note_own(self, sampler: Any, size: int) -> bool:
+        """Whether the order of a sampler that nothing divides follows from an epoch."""
+        try:
+            if sampler not in self._own:
+                names = names_of_epoch(type(sampler))
+                if not names:
+                    return False
+                self._own[sampler] = OwnOrders(names, size)
+            return True
+        except TypeError:  # Not every object is a key.
+            return False
 
     def is_first(self) -> bool:
         """A DistributedSampler is asked. Returns: whether it begins a pass that nothing has written."""
@@ -175,6 +218,8 @@ class Samplers:
 
     def _watch(self, sampler: Any, iterator: Any, draws: _Draws) -> Any:
         found = self._divided[sampler]
+        if found is None and sampler in self._own:
+            return self._watch_own(sampler, iterator, draws)
         if found is None:  # A DistributedSampler inside knows the order.
             return _Watched(iterator, draws, None) if isinstance(iterator, GeneratorType) else None
         division: Division = found
@@ -186,6 +231,29 @@ class Samplers:
             drawn(list(copy.copy(iterator)))
             return None
         return _Watched(iterator, draws, drawn) if isinstance(iterator, GeneratorType) else None
+
+    def _watch_own(self, sampler: Any, iterator: Any, draws: _Draws) -> Any:
+        own, kind = self._own[sampler], type(sampler).__name__
+
+        def write(split: str, order: list[int]) -> None:
+            if self.recorder.pen is not None:
+                # Only its own passes are compared: which part of the set is its share, it alone knows.
+                self.recorder.pen.epoch(split, kind, 0, torch.tensor(order), own.size, 1, len(order),
+                                        own.shuffles(sampler, order), False, False)
+
+        one = OwnPass(write)
+
+        def drawn(order: list[Any]) -> None:
+            self.recorder.quietly(SEAM, lambda: one.is_drawn(order))
+
+        generates = isinstance(iterator, GeneratorType)
+        if draws.noted or not generates and not isinstance(iterator, _LISTS):
+            return None  # It has asked a DistributedSampler, or nothing tells what it draws.
+        self.recorder.batches.pass_began(one.is_of, 1)  # A DistributedSampler that a generator asks later begins its own.
+        if generates:
+            return _Collected(iterator, draws, drawn, MOST_TIMES * own.size)
+        drawn(list(copy.copy(iterator)))
+        return None
 
     def _write(self, sampler: Any, division: Division, drawn: list[Any]) -> None:
         pen = self.recorder.pen
