@@ -24,6 +24,7 @@ from lockstep.torch.data_sets import TRAIN, DataSets, place_of
 from lockstep.torch.first_batches import FirstBatches
 from lockstep.torch.kept_batches import KeptBatches
 from lockstep.torch.samplers import held_by
+from lockstep.torch.stream_epochs import epochs_of
 from lockstep.torch.streams import LOADER
 from lockstep.words import DataPart
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from lockstep.torch.recorder import Place, Recorder
+    from lockstep.torch.stream_epochs import StreamEpochs, StreamPass
     from lockstep.torch.streams import Draw
     from lockstep.torch.wrapping import Wrapper
 
@@ -72,6 +74,7 @@ class _Share:
         self.is_left = is_left  # The loop over it: it is gone. What was evaluated in there is trained on no more.
         self.source = ""  # What it draws from, as in data events: known while batches are looked at.
         self.most = 0  # Batches that are.
+        self.epochs: StreamEpochs | None = None
         self.pass_source = ""  # The same of a pass that is about to begin; empty: it has, or does not matter.
         self.split = ""
         self.training = -2  # -1 = evaluations, -2 = nothing yet.
@@ -125,11 +128,16 @@ class Batches:
         if share is None:
             share = known[_SHARE] = _Share(place_of(data_set), _is_gone(iterator))
             share.source, share.most = source_of(iterator), most_batches(iterator)
+            share.epochs = epochs_of(iterator)
         self._share = share
         if _BEGUN not in known:
             known[_BEGUN] = True
             share.pass_source = pass_source(iterator, share.source)
             share.trained_in = -2
+            if share.epochs is not None and not self.recorder.program.gives_epochs:
+                known[_PASS] = self._from = self._pass_of(share.epochs.begins(data_set, data))
+        if share.epochs is not None:
+            share.epochs.has_read(data)
         share.begun, share.alike_in = self._from, -2
         ids = None if index is None else self.data_sets.ids_of(data_set, _ids_of(index))
         source = share.source if self.n_looked_at < share.most else ""
@@ -138,6 +146,9 @@ class Batches:
         share.first = self.data_sets.first_of(data_set) if ours else None
         if self._is_outside():
             self._first.keep(self._from, share, self.handed)
+
+    def _pass_of(self, stream: StreamPass) -> _Pass:
+        return _Pass(lambda split: stream.write(self.recorder, split), 1)
 
     def follow(self, wrapper: Wrapper) -> bool:
         """A loop has shown by its first step what it trains: what it has read for that step is written. Returns: whether

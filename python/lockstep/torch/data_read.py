@@ -82,8 +82,8 @@ def pass_source(iterator: Any, source: str) -> str:
 def consumed_whole(batch: Any, inputs: Any) -> bool:
     """Whether a forward takes a tensor of the batch as it is, or one of its shape, or one that begins or ends with it: a
     program that divides each batch among the ranks gives it a part."""
-    taken = _plain(inputs, True)
-    return any(_is_in(own, one) for own in _plain(batch, True) for one in taken)
+    taken = plain_tensors(inputs, True)
+    return any(_is_in(own, one) for own in plain_tensors(batch, True) for one in taken)
 
 
 def _is_in(own: torch.Tensor, taken: torch.Tensor) -> bool:
@@ -97,19 +97,19 @@ def _is_in(own: torch.Tensor, taken: torch.Tensor) -> bool:
 
 def values_of(batch: Any, inputs: Any) -> list[torch.Tensor]:
     """The first values of a batch; where the forward does not take it as it is, those of its inputs, too."""
-    values = _plain(batch, False)
+    values = plain_tensors(batch, False)
     if values and not consumed_whole(batch, inputs):
-        values += _plain(inputs, True)
+        values += plain_tensors(inputs, True)
     return [one.detach().reshape(-1)[:MOST_ELEMENTS].cpu() for one in values]
 
 
 def first_tensor(inputs: Any) -> torch.Tensor | None:
     """Of a forward."""
-    found = _plain(inputs, True)
+    found = plain_tensors(inputs, True)
     return found[0] if found else None
 
 
-def _plain(value: Any, anywhere: bool) -> list[torch.Tensor]:
+def plain_tensors(value: Any, anywhere: bool) -> list[torch.Tensor]:
     """The first plain tensors in host memory, or anywhere."""
     found: list[torch.Tensor] = []
     _collect(value, lambda one: found.append(one) if anywhere or one.device.type == "cpu" else None, 4)

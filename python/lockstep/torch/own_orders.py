@@ -22,15 +22,18 @@ if TYPE_CHECKING:
     from types import CodeType
 
 MOST_FUNCTIONS = 64  # That __iter__ may run, of one class.
-_PLAIN = (int, float, str)
+PLAIN = (int, float, str)
 _OF_OBJECTS = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR")
 
 
 def names_of_epoch(kind: type) -> frozenset[str]:
     """The attributes in the code of set_epoch() that what __iter__ runs has, too. Empty: no order follows from them."""
     setter = _code_of(kind, "set_epoch")
-    if setter is None:
-        return frozenset()
+    return frozenset() if setter is None else frozenset(attributes_read(kind) & _attributes_in(setter))
+
+
+def attributes_read(kind: type) -> set[str]:
+    """In what __iter__ runs of its class, of any object."""
     reached: set[str] = set()
     waiting = ["__iter__"]
     names: set[str] = set()
@@ -42,7 +45,7 @@ def names_of_epoch(kind: type) -> frozenset[str]:
             found = _attributes_in(code)
             names |= found
             waiting += found
-    return frozenset(names & _attributes_in(setter))
+    return names
 
 
 def _code_of(kind: type, name: str) -> CodeType | None:
@@ -54,7 +57,7 @@ def _code_of(kind: type, name: str) -> CodeType | None:
 
 
 def _attributes_in(code: CodeType) -> set[str]:
-    """Of any object, in a function and in the functions and generators that it holds."""
+    """A function, and the functions and generators that it holds."""
     waiting, names = [code], set()
     while waiting:
         part = waiting.pop()
@@ -97,7 +100,7 @@ def _plain(value: Any) -> Any:
     """What can be compared with its value in a later pass."""
     if isinstance(value, torch.Tensor) and value.numel() == 1 and value.device.type == "cpu":
         return value.item()
-    return value if isinstance(value, _PLAIN) else None
+    return value if isinstance(value, PLAIN) else None
 
 
 class OwnPass:

@@ -70,6 +70,7 @@ ROWS = {
     "fakes_no_set_epoch": Row(Expected("epoch-reshuffled", "no-set-epoch", epoch=1, ranks=(0, 1))),
     "pseudo_labels_no_sampler": Row(Expected("samples-covered", "no-distributed-sampler", 0, (0, 1))),
     "batch_sampler_not_set": Row(Expected("epoch-reshuffled", "no-set-epoch", 0, (0, 1), epoch=1)),
+    "epoch_of_a_stream_kept": Row(Expected("epoch-reshuffled", "persistent-worker-epoch", 0, (0, 1), epoch=1)),
     "file_order_differs": Row(Expected("samples-covered", "data-order-differs", 0, (1,), field="order"),
                               _configuration("files")),
     # What is in which place of a buffer only its program knows.
