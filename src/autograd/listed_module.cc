@@ -7,35 +7,35 @@ namespace lockstep {
 
 namespace {
 
-/// The names that a module's list has for these parameters, or nothing if it lacks one.
-std::vector<std::string> names_in(std::span<const NamedVariable> list,
-                                  std::span<const Variable> parameters) {
-  std::vector<std::string> names;
-  for (const Variable& parameter : parameters) {
-    const auto at = std::ranges::find(list, parameter, &NamedVariable::variable);
-    if (at == list.end()) return {};
-    names.push_back(at->name);
-  }
-  return names;
+bool has_all(std::span<const NamedVariable> list, std::span<const Variable> parameters) {
+  return std::ranges::all_of(parameters, [&](const Variable& parameter) {
+    return std::ranges::find(list, parameter, &NamedVariable::variable) != list.end();
+  });
 }
 
 }  // namespace
 
-std::vector<std::string> names_of(std::span<const Variable> parameters) {
-  std::vector<std::string> names;
-  if (parameters.empty()) return names;
-  std::size_t n_fewest = 0;
+std::vector<NamedVariable> smallest_list_of(std::span<const Variable> parameters) {
+  std::vector<NamedVariable> smallest;
+  if (parameters.empty()) return smallest;
   // From the youngest on: a module is older than its parts.
   const ListedModule* at = parameters.front().runtime().modules();
   for (; at != nullptr; at = at->older()) {
-    const std::vector<NamedVariable> list = at->named_parameters();
-    if (list.size() < parameters.size() || (!names.empty() && list.size() > n_fewest)) continue;
-    std::vector<std::string> found = names_in(list, parameters);
-    if (found.empty()) continue;
-    names = std::move(found);
-    n_fewest = list.size();
+    std::vector<NamedVariable> list = at->named_parameters();
+    if (!smallest.empty() && list.size() > smallest.size()) continue;
+    if (has_all(list, parameters)) smallest = std::move(list);
   }
-  return names.empty() ? places_of(parameters) : names;
+  return smallest;
+}
+
+std::vector<std::string> names_of(std::span<const Variable> parameters) {
+  const std::vector<NamedVariable> list = smallest_list_of(parameters);
+  if (list.empty()) return places_of(parameters);
+  std::vector<std::string> names;
+  for (const Variable& parameter : parameters) {
+    names.push_back(std::ranges::find(list, parameter, &NamedVariable::variable)->name);
+  }
+  return names;
 }
 
 std::vector<std::string> places_of(std::span<const Variable> parameters) {

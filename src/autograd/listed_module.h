@@ -44,6 +44,10 @@ class ListedModule {
   ListedModule* younger_ = nullptr;
 };
 
+/// What the smallest module that has all of the parameters has; of a module and its only part, the module.
+/// Nothing, if no module has all of them.
+std::vector<NamedVariable> smallest_list_of(std::span<const Variable> parameters);
+
 /// What parameters are called that no wrapper has named: as in the smallest module that has all of them
 /// ("first.weight"; of a module and its only part, as in the module) or, where none has, by their places.
 std::vector<std::string> names_of(std::span<const Variable> parameters);

@@ -42,6 +42,7 @@ class VariableState final : public Counted {
   std::int32_t wrapper = -1;    ///< Index of the wrapper that reduces it, -1 = none.
   bool requires_grad = false;
   bool expects_sparse = false;  ///< An embedding has said that it sends sparse gradients.
+  bool optimized = false;       ///< An optimizer has been given it.
 
   ~VariableState() override;
   VariableState(const VariableState&) = delete;

@@ -6,6 +6,7 @@
 
 #include "lockstep/autograd/engine.h"
 #include "lockstep/autograd/listed_module.h"
+#include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/ddp/wrapper_trace.h"
 #include "lockstep/reducer/gradient_trace.h"
 
@@ -34,23 +35,35 @@ std::vector<NamedVariable> free_of(std::span<const Variable> parameters, const N
   return free;
 }
 
+bool is_free_of_optimizers(const Variable& parameter) {
+  const VariableState& state = parameter.state();
+  return parameter.requires_grad() && state.wrapper < 0 && !state.optimized;
+}
+
 }  // namespace
 
-/// The parameters of one optimizer.
+/// The parameters of one optimizer, or of a model whose parameters the ranks' optimizers share out.
 class OwnLoops::Loop final : public GradHook, public BackwardCallback, public StateSource {
  public:
-  Loop(Runtime& runtime, std::vector<NamedVariable> parameters, std::int32_t n_ranks)
+  struct Reduced {
+    std::vector<NamedVariable> parameters;
+    bool shared_out;
+    std::int32_t n_ranks;
+  };
+
+  Loop(Runtime& runtime, Reduced reduced)
       : runtime_(&runtime),
-        parameters_(std::move(parameters)),
+        parameters_(std::move(reduced.parameters)),
         trace_(runtime, state_of(parameters_)),
-        gradients_(runtime, trace_.wrapper(), parameters_) {
+        gradients_(runtime, trace_.wrapper(), parameters_),
+        shared_out_(reduced.shared_out) {
     Recorder& recorder = *runtime.recorder();
     recorder.set_source(trace_.wrapper(), this);
     Position& position = recorder.position(trace_.wrapper());
     position.opt = 1;  // The first step is what has shown it.
     position.sync = 0;
     WrapEvent event;
-    event.n_ranks = n_ranks;
+    event.n_ranks = reduced.n_ranks;
     event.synchronizes = false;
     trace_.record_wrap(event, BufferPolicy::kLocal);
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -129,6 +142,20 @@ class OwnLoops::Loop final : public GradHook, public BackwardCallback, public St
   /// No step is one that a rank takes alone.
   void record_lone(LonePoint /*point*/) override {}
 
+  bool record_used() override {
+    if (!shared_out_) return false;
+    Recorder& recorder = *runtime_->recorder();
+    std::vector<NameId> names;
+    WholeGradients used;
+    for (const auto& [name, parameter] : parameters_) {
+      names.push_back(parameter.state().name);
+      used.add(parameter);
+    }
+    recorder.record_grads(
+        GradPoint::kUsed, recorder.names().intern_layout(names), used.list(), trace_.wrapper());
+    return true;
+  }
+
   std::size_t n_parameters() const override { return parameters_.size(); }
 
   bool is_like(std::span<const NameId> names,
@@ -154,6 +181,7 @@ class OwnLoops::Loop final : public GradHook, public BackwardCallback, public St
   std::vector<NamedVariable> parameters_;
   WrapperTrace trace_;
   GradientTrace gradients_;
+  bool shared_out_;
   std::int64_t n_sent_ = 0;
   bool running_ = false;  // A backward has reached it, and has not ended.
 };
@@ -174,13 +202,20 @@ void OwnLoops::on_sent(const void* data, std::int64_t n_elems, bool adds) {
 bool OwnLoops::any_wrapped() const { return runtime_->recorder()->n_wrappers() != n_begun_; }
 
 void OwnLoops::before_step(std::span<const Variable> parameters) {
-  if (loops_.empty()) return;
   std::erase_if(loops_, [&](const std::unique_ptr<Loop>& loop) {
     const bool falls_short = loop->owns_any_of(parameters) && !loop->is_sent();
     const bool ends = falls_short || !loop->has_any();
     if (ends) loop->let_go();
     return ends;
   });
+  shared_out_.reset();
+  if (sent_.empty() || any_wrapped() || has_stepped(parameters)) return;
+  const std::vector<Variable> of_others = sent_for_others();
+  if (of_others.empty()) return;
+  shared_out_ = model_shared_out(parameters, of_others);
+  // Each rank's share alone might get another name, as in the layer that it is all of.
+  NameTable& names = runtime_->recorder()->names();
+  for (const auto& [name, parameter] : *shared_out_) parameter.state().name = names.intern(name);
 }
 
 void OwnLoops::after_step(std::span<const Variable> parameters) {
@@ -188,12 +223,52 @@ void OwnLoops::after_step(std::span<const Variable> parameters) {
     if (loop->owns_any_of(parameters)) loop->step_over();
   }
   if (any_wrapped()) return;
-  std::vector<NamedVariable> reduced = reduced_of(parameters);
+  std::vector<NamedVariable> reduced;
+  if (!has_stepped(parameters)) {
+    reduced =
+        reduced_of(shared_out_ ? *shared_out_ : free_of(parameters, runtime_->recorder()->names()));
+  }
   for (const Variable& parameter : parameters) stepped_.insert(parameter.state().id);
   forget_sent_of(parameters);
   if (reduced.empty()) return;
   ++n_begun_;
-  loops_.push_back(std::make_unique<Loop>(*runtime_, std::move(reduced), n_ranks_));
+  loops_.push_back(std::make_unique<Loop>(
+      *runtime_, Loop::Reduced{std::move(reduced), shared_out_.has_value(), n_ranks_}));
+}
+
+// Of steps that were taken before, nothing was reduced.
+bool OwnLoops::has_stepped(std::span<const Variable> parameters) const {
+  return std::ranges::any_of(parameters, [this](const Variable& parameter) {
+    const VariableState& state = parameter.state();
+    return parameter.requires_grad() && state.wrapper < 0 && stepped_.contains(state.id);
+  });
+}
+
+std::vector<Variable> OwnLoops::sent_for_others() const {
+  std::vector<Variable> found;
+  for (const ListedModule* at = runtime_->modules(); at != nullptr; at = at->older()) {
+    for (const NamedVariable& entry : at->named_parameters()) {
+      const bool is_known = std::ranges::find(found, entry.variable) != found.end();
+      if (is_free_of_optimizers(entry.variable) && !is_known && is_sent(entry.variable)) {
+        found.push_back(entry.variable);
+      }
+    }
+  }
+  return found;
+}
+
+std::vector<NamedVariable> OwnLoops::model_shared_out(std::span<const Variable> own,
+                                                      std::span<const Variable> of_others) {
+  std::vector<Variable> all(own.begin(), own.end());
+  all.insert(all.end(), of_others.begin(), of_others.end());
+  std::vector<NamedVariable> model = smallest_list_of(all);
+  std::erase_if(model, [&](const NamedVariable& entry) {
+    const VariableState& state = entry.variable.state();
+    const bool is_own = std::ranges::find(own, entry.variable) != own.end();
+    const bool is_trained = entry.variable.requires_grad() && state.wrapper < 0;
+    return !is_trained || !(is_own || is_free_of_optimizers(entry.variable));
+  });
+  return model;
 }
 
 bool OwnLoops::is_sent(const Variable& parameter) const {
@@ -210,14 +285,8 @@ bool OwnLoops::are_sent_as_one(std::span<const NamedVariable> parameters) const 
       sent_, [&](const Sent& sent) { return sent.adds && sent.n_elems == n_elems; });
 }
 
-// Of steps that were taken before, nothing was reduced. A parameter without a gradient may have one on
-// another rank.
-std::vector<NamedVariable> OwnLoops::reduced_of(std::span<const Variable> parameters) const {
-  const std::vector<NamedVariable> free = free_of(parameters, runtime_->recorder()->names());
-  const auto has_stepped = [this](const NamedVariable& entry) {
-    return stepped_.contains(entry.variable.state().id);
-  };
-  if (std::ranges::any_of(free, has_stepped)) return {};
+// A parameter without a gradient may have one on another rank.
+std::vector<NamedVariable> OwnLoops::reduced_of(const std::vector<NamedVariable>& free) const {
   std::vector<NamedVariable> with_gradient;
   std::vector<NamedVariable> reduced;
   for (const NamedVariable& entry : free) {

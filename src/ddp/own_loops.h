@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <vector>
@@ -23,6 +24,8 @@ namespace lockstep {
 ///
 /// From the next backward on they are recorded as those of a wrapper whose backward passes never reduce,
 /// and laws hold the gradients that a step uses to the mean of what the ranks' backward passes added.
+/// Where ranks share the steps out, each with an optimizer of some parameters, the replicas are of all
+/// those of the model that were sent and that no optimizer of this rank has.
 /// The gradients may also be sent in one piece. A few that are not sent, fewer than half, stay
 /// parameters of no wrapper. Before a step for which fewer elements were sent the loop ends: from there
 /// on ranks may train alone. Where a model is wrapped nothing begins.
@@ -50,16 +53,24 @@ class OwnLoops final : public OwnReductions {
   };
 
   bool any_wrapped() const;
+  bool has_stepped(std::span<const Variable> parameters) const;
+  /// Of a model whose parameters the ranks' optimizers share out, what a wrapper would have: this rank's and
+  /// those of the others. Nothing where no module has all of them, which would say what they are called.
+  static std::vector<NamedVariable> model_shared_out(std::span<const Variable> own,
+                                                     std::span<const Variable> of_others);
+  /// Parameters in no optimizer of this rank, whose gradients were sent all the same.
+  std::vector<Variable> sent_for_others() const;
   bool is_sent(const Variable& parameter) const;
   bool are_sent_as_one(std::span<const NamedVariable> parameters) const;
-  /// What a first step used, if its gradients were sent, or nothing.
-  std::vector<NamedVariable> reduced_of(std::span<const Variable> parameters) const;
+  /// Of what a first step may have used, what was reduced, or nothing.
+  std::vector<NamedVariable> reduced_of(const std::vector<NamedVariable>& free) const;
   void forget_sent_of(std::span<const Variable> parameters);
 
   Runtime* runtime_;
   std::int32_t n_ranks_;
-  std::vector<Sent> sent_;           // That no step has used.
-  std::set<std::uint32_t> stepped_;  // Parameters, by id.
+  std::vector<Sent> sent_;                                // That no step has used.
+  std::optional<std::vector<NamedVariable>> shared_out_;  // By a first step that is under way.
+  std::set<std::uint32_t> stepped_;                       // Parameters, by id.
   std::vector<std::unique_ptr<Loop>> loops_;
   std::int32_t n_begun_ = 0;
 };

@@ -64,6 +64,8 @@ class WrapperTrace final : public StateSource {
   void record_frozen(StatePoint point) override;
   void record_lone(LonePoint point) override;
 
+  bool record_used() override { return false; }
+
   std::size_t n_parameters() const override { return params_.size(); }
 
   bool is_like(std::span<const NameId> names,

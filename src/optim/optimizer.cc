@@ -69,6 +69,7 @@ void Optimizer::append(ParamGroup given) {
                     "the bias of a layer without one",
                     i,
                     given.parameters.size()));
+    given.parameters[i].state().optimized = true;
   }
   if (parameters_.empty()) {
     parameters_ = std::move(given.parameters);

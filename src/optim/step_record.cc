@@ -205,6 +205,8 @@ void StepRecord::record_found(const Part& part) {
 void StepRecord::record_used(const OptimizerView& view) {
   for (const Part& part : parts_) {
     record_found(part);
+    StateSource* const source = recorder_->source(part.wrapper);
+    if (source != nullptr && source->record_used()) continue;
     used_.reserve(part.indices.size());
     for (const std::size_t i : part.indices) used_.add(view.parameters[i]);
     recorder_->record_grads(GradPoint::kUsed, part.names, used_.list(), part.wrapper);

@@ -62,6 +62,9 @@ class StateSource {
   virtual void record_state(StatePoint point) = 0;
   /// Records the parameters that need no gradient at present: an optimizer records the others.
   virtual void record_frozen(StatePoint point) = 0;
+  /// Records the gradients of all its parameters, if the ranks' optimizers share these out.
+  /// Returns: whether it did; else an optimizer records those of its own.
+  virtual bool record_used() = 0;
   /// Records the parameters: those that a step without a reduction has left, or what became of them.
   virtual void record_lone(LonePoint point) = 0;
   virtual std::size_t n_parameters() const = 0;

@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <optional>
 
 #include <gtest/gtest.h>
 
+#include "lockstep/autograd/listed_module.h"
 #include "lockstep/optim/sgd.h"
 
 #include "tests/ddp/tiny_model.h"
@@ -301,6 +304,83 @@ TEST(OwnLoopsTest, TwoOptimizersThatStepAfterAllIsSentAreTwoWrappers) {
   });
   EXPECT_EQ(wrapped(result), (std::vector<Texts>{{"parameter.0"}, {"parameter.0"}}));
   EXPECT_EQ(steps_of(result), "1122/01");
+}
+
+/// What a rank calls a part of its model.
+struct Part final : ListedModule {
+  Part(Runtime& runtime, std::vector<NamedVariable> list)
+      : ListedModule(runtime), list_(std::move(list)) {}
+
+  std::vector<NamedVariable> named_parameters(bool /*remove_duplicate*/) const override {
+    return list_;
+  }
+
+  std::vector<NamedVariable> list_;
+};
+
+struct SharedOut {
+  bool one_module = true;     ///< There is a module that has both layers.
+  bool both_on_each = false;  ///< Each rank has an optimizer for each of them, and steps with both.
+};
+
+/// Two layers, each a module that calls its parameter "weight". Each rank's optimizer has one of them, and
+/// gradients of both are sent.
+MiniResult shared_out(const SharedOut& what) {
+  return run_mini_world({}, [=](MiniRank& rank) {
+    const OwnLoops loops(rank.runtime, 2);
+    TinyModel model(rank.runtime);
+    const std::vector<Variable> all = {model.parameter("a", {1}), model.parameter("b", {1, 1})};
+    const Part first(rank.runtime, {{"weight", all[0]}});
+    const Part second(rank.runtime, {{"weight", all[1]}});
+    std::optional<Part> whole;
+    if (what.one_module) {
+      whole.emplace(rank.runtime,
+                    std::vector<NamedVariable>{{"a.weight", all[0]}, {"b.weight", all[1]}});
+    }
+    std::vector<std::unique_ptr<optim::Sgd>> optimizers;
+    for (const std::int32_t layer : {0, 1}) {
+      if (!what.both_on_each && layer != rank.rank) continue;
+      const std::vector<Variable> own = {all[static_cast<std::size_t>(layer)]};
+      optimizers.push_back(std::make_unique<optim::Sgd>(own, optim::SgdOptions{.lr = 0.5}));
+    }
+    for (int step = 0; step < 2; ++step) {
+      for (const Variable& parameter : all) parameter.set_grad(Tensor());
+      add(flat_term(all[0], 1.0 + rank.rank), flat_term(all[1], 2.0)).backward();
+      send_all(rank, all, step);
+      for (const auto& optimizer : optimizers) optimizer->step();
+    }
+  });
+}
+
+/// The names of the gradients that rank 1's steps use.
+std::vector<Texts> used(const MiniResult& result) {
+  std::vector<Texts> all;
+  const NameTable& names = result.trace->names();
+  for (const Event& event : result.trace->events(Rank{1})) {
+    const auto* grad = std::get_if<GradEvent>(&event.body);
+    if (grad == nullptr || grad->point != GradPoint::kUsed) continue;
+    Texts& list = all.emplace_back();
+    for (const NameId name : names.layout(grad->layout)) list.emplace_back(names.text(name));
+  }
+  return all;
+}
+
+TEST(OwnLoopsTest, RanksThatShareOutTheStepsHaveTheWholeModelInCommon) {
+  const MiniResult result = shared_out({});
+  const Texts whole = {"a.weight", "b.weight"};
+  EXPECT_EQ(wrapped(result), std::vector<Texts>{whole});
+  EXPECT_EQ(used(result), (std::vector<Texts>{{"b.weight"}, whole}));
+  EXPECT_EQ(steps_of(result), "1/0");
+}
+
+TEST(OwnLoopsTest, WhatAnotherOptimizerOfTheRankHasIsSharedOutToNoOtherRank) {
+  EXPECT_EQ(wrapped(shared_out({.both_on_each = true})),
+            (std::vector<Texts>{{"weight"}, {"parameter.0"}}));
+}
+
+// Nothing says what the whole is called.
+TEST(OwnLoopsTest, SharesOfSeveralModulesAreNoLoop) {
+  EXPECT_EQ(wrapped(shared_out({.one_module = false})), kNone);
 }
 
 TEST(OwnLoopsTest, NothingBeginsWhereAModelIsWrapped) {

@@ -26,6 +26,8 @@ class Wrapped final : public StateSource {
 
   void record_lone(LonePoint /*point*/) override {}
 
+  bool record_used() override { return false; }
+
   std::size_t n_parameters() const override { return 2; }
 
   bool is_like(std::span<const NameId> names,

@@ -362,13 +362,27 @@ class TrainedSet final : public Law {
     }
   }
 
+  /// Takes away what some rank's optimizer has: ranks may share the steps out and send each other what
+  /// comes of them.
+  void leave_to_others(std::vector<NameId>& left, WrapperKey key, const NameTable& names) const {
+    for (const auto& [place, sets] : sets_.all()) {
+      if (place.key != key) continue;
+      for (const LayoutId layout : sets.optimized) {
+        std::erase_if(left, [&](NameId parameter) {
+          return Wrappers::contains(names.layout(layout), parameter);
+        });
+      }
+    }
+  }
+
   void report_stale(const NameTable& names) {
     std::map<std::pair<WrapperKey, NameId>, Broken> stale;
     std::map<std::pair<WrapperKey, NameId>, std::size_t> n_tensors;
     for (const auto& [place, sets] : sets_.all()) {
       const RankOptimizers optimizers(sets_.all(), place, names);
       if (sets.reduced == kNoLayout || !optimizers.any_stepped()) continue;
-      const std::vector<NameId> left = optimizers.left_over(sets, place.key, wrappers_);
+      std::vector<NameId> left = optimizers.left_over(sets, place.key, wrappers_);
+      if (!left.empty()) leave_to_others(left, place.key, names);
       if (left.empty()) continue;
       const std::pair<WrapperKey, NameId> key{place.key, left.front()};
       if (optimizers.one_is_dead()) {

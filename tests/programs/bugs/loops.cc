@@ -86,6 +86,32 @@ void average_leaves_one_out(RankContext& rank, Form form) {
   }
 }
 
+// Each rank steps with every second parameter, of gradients that all ranks have averaged, and sends
+// what it has made of its own. The last one is not sent.
+void share_not_sent(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  const std::vector<Variable> all = model.parameters();
+  const auto owner_of = [&](std::size_t i) {
+    return static_cast<std::int32_t>(i) % rank.world_size();
+  };
+  std::vector<Variable> own;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (owner_of(i) == rank.rank()) own.push_back(all[i]);
+  }
+  optim::Adam optimizer(own, {.lr = 0.125});
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    model.zero_grad();
+    mse_loss(model(batch.x), batch.y).backward();
+    average_gradients(rank, all);
+    optimizer.step();
+    for (std::size_t i = 0; i < (form.fixed ? all.size() : all.size() - 1); ++i) {
+      rank.world().broadcast(Memory::of(all[i].data()), owner_of(i)).wait_or_throw();
+    }
+  }
+}
+
 // The teacher is made of each rank's own initial weights; the wrapper has given all of them rank 0's.
 void teacher_copied_early(RankContext& rank, Form form) {
   Generator init(form.fixed ? 1 : 1 + static_cast<std::uint64_t>(rank.rank()));
@@ -123,6 +149,10 @@ std::vector<Bug> loop_bugs() {
       {.id = "average-leaves-one-out",
        .program = average_leaves_one_out,
        .expected = {.law = "replicas-equal", .ranks = {1}, .step = 0, .tensor = "last.bias"}},
+      {.id = "share-not-sent",
+       .ranks = 3,
+       .program = share_not_sent,
+       .expected = {.law = "replicas-equal", .ranks = {0}, .step = 3, .tensor = "last.bias"}},
       {.id = "teacher-copied-early",
        .program = teacher_copied_early,
        .expected = {.law = "replicas-equal", .cause = "ema-drift", .ranks = {1}, .step = 1}},
