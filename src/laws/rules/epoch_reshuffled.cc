@@ -6,6 +6,7 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/remarks.h"
+#include "lockstep/laws/rules/detail/samples/pass_parts.h"
 
 namespace lockstep::laws {
 
@@ -28,25 +29,30 @@ class EpochReshuffled final : public Law {
 
   const LawInfo& info() const override { return *find_law(kEpochReshuffled); }
 
-  EventKinds reads() const override { return kinds_of<EpochEvent, EnvironmentEvent, LogEvent>(); }
+  EventKinds reads() const override {
+    return kinds_of<EpochEvent, EnvironmentEvent, LogEvent, WrapEvent>();
+  }
 
   void require(RecordOptions& options) const override { options.samples = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
     worlds_.on_event(event);
     kept_.on_event(event, one_rank(event));
+    if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) wrappers_.on_wrap(event, *wrap);
     const auto* epoch = std::get_if<EpochEvent>(&event.body);
     if (epoch == nullptr || !epoch->shuffle) return;
     compare_with_last_epoch(event, *epoch, names);
     if (epoch->n_replicas < 2) return;  // Every rank draws for itself: no order to share.
     const std::int32_t nth =
         passes_[{to_int(event.rank), event.at.attempt, epoch->split, event.at.epoch}]++;
-    const Key key{event.at.attempt, epoch->split, event.at.epoch, nth};
+    const std::int32_t group = dividing_wrapper(wrapper_of(event.at), *epoch, wrappers_, worlds_);
+    const Key key{event.at.attempt, epoch->split, event.at.epoch, nth, group};
     Ballot& ballot = ballots_[key];
     const bool keyed = is_ours(names.text(epoch->sampler));
     const std::uint64_t words[] = {keyed ? epoch->generator_key : 0, epoch->order_digest};
     ballot.add(event, words);
-    if (ballot.n_ranks() < worlds_.of(event.at.attempt)) return;
+    const std::int64_t n_sharing = group >= 0 ? epoch->n_replicas : worlds_.of(event.at.attempt);
+    if (ballot.n_ranks() < n_sharing) return;
     judge(key, ballot);
     ballots_.erase(key);
   }
@@ -75,6 +81,7 @@ class EpochReshuffled final : public Law {
     NameId split = kNoName;
     std::int32_t epoch = 0;
     std::int32_t nth = 0;
+    std::int32_t group = -1;  ///< dividing_wrapper().
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
@@ -199,6 +206,7 @@ class EpochReshuffled final : public Law {
   }
 
   Worlds worlds_;
+  Wrappers wrappers_;
   Remarks kept_{LogKind::kBatchesKept};
   std::map<std::tuple<std::int32_t, std::int32_t, NameId, std::int32_t>, std::int32_t> passes_;
   std::map<Key, Ballot> ballots_;

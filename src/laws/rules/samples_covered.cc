@@ -8,19 +8,13 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/data_read.h"
-#include "lockstep/laws/rules/detail/samples/pass_tally.h"
+#include "lockstep/laws/rules/detail/samples/pass_parts.h"
 
 namespace lockstep::laws {
 
 namespace {
 
 constexpr std::string_view kSamplesCovered = "samples-covered";
-
-/// One pass over one split by all ranks, while it lasts.
-struct Pass {
-  std::map<std::int32_t, DeclaredByRank> declared;  // By attempt.
-  std::vector<Consumed> consumed;
-};
 
 class SamplesCovered final : public Law {
  public:
@@ -37,7 +31,9 @@ class SamplesCovered final : public Law {
   void on_event(const Event& event, const NameTable& names) override {
     worlds_.on_event(event);
     data_.on_event(event);
-    if (const auto* epoch = std::get_if<EpochEvent>(&event.body)) {
+    if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      groups_.on_wrap(event, *wrap, worlds_);
+    } else if (const auto* epoch = std::get_if<EpochEvent>(&event.body)) {
       on_epoch(event, *epoch, names);
     } else if (const auto* samples = std::get_if<SampleEvent>(&event.body)) {
       on_samples(event, *samples, names);
@@ -88,17 +84,13 @@ class SamplesCovered final : public Law {
     bool begun = false;
   };
 
-  static bool is_train(NameId split, const NameTable& names) {
-    return is_train_split(names.text(split));
-  }
-
   void on_epoch(const Event& event, const EpochEvent& epoch, const NameTable& names) {
     Reading& reading = readings_[{to_int(event.rank), event.at.attempt, epoch.split}];
     const bool again = reading.begun && reading.pass.epoch == event.at.epoch;
     const PassKey finished = reading.pass;
     const bool had_one = reading.begun;
     reading.pass = {epoch.split,
-                    is_train(epoch.split, names) ? -1 : event.at.attempt,
+                    is_train_split(names.text(epoch.split)) ? -1 : event.at.attempt,
                     event.at.epoch,
                     again ? reading.pass.nth + 1 : 0};
     reading.begun = true;
@@ -121,7 +113,7 @@ class SamplesCovered final : public Law {
       const auto [owner, is_new] = owners_[samples.split].try_emplace(id, rank);
       if (!is_new) owner->second = std::min(owner->second, rank);
     }
-    if (is_train(samples.split, names)) {
+    if (is_train_split(names.text(samples.split))) {
       const auto [resumed, is_new] = resumed_at_.try_emplace(event.at.attempt, event.at.opt);
       if (!is_new) resumed->second = std::min(resumed->second, event.at.opt);
     }
@@ -129,8 +121,11 @@ class SamplesCovered final : public Law {
     if (reading == readings_.end()) return;
     const auto pass = passes_.find(reading->second.pass);
     if (pass == passes_.end()) return;
-    pass->second.consumed.push_back(
-        {event.at.attempt, event.at.opt, rank, {samples.ids.begin(), samples.ids.end()}});
+    pass->second.consumed.push_back({event.at.attempt,
+                                     event.at.opt,
+                                     rank,
+                                     event.at.wrapper,
+                                     {samples.ids.begin(), samples.ids.end()}});
   }
 
   /// Steps that a later attempt did again from its snapshot do not count.
@@ -152,7 +147,7 @@ class SamplesCovered final : public Law {
     PassTally tally;
     if (attempts.empty()) return tally;
     tally.attempt = *attempts.rbegin();
-    tally.n_ranks = worlds_.of(tally.attempt);
+    tally.n_ranks = pass.n_readers > 0 ? pass.n_readers : worlds_.of(tally.attempt);
     std::int32_t first = tally.attempt;
     for (auto at = attempts.rbegin(); at != attempts.rend() && alike(pass, *at, first); ++at) {
       first = *at;
@@ -178,7 +173,14 @@ class SamplesCovered final : public Law {
 
   /// `finished`: all ranks have gone on to the next one.
   void judge(const PassKey& key, const Pass& pass, const NameTable& names, bool finished) {
-    const bool train = is_train(key.split, names);
+    if (!groups_.any()) return judge_part(key, pass, names, finished);
+    for (const Pass& part : groups_.parts_of(pass, worlds_)) {
+      judge_part(key, part, names, finished);
+    }
+  }
+
+  void judge_part(const PassKey& key, const Pass& pass, const NameTable& names, bool finished) {
+    const bool train = is_train_split(names.text(key.split));
     const PassTally tally = tally_of(pass, train);
     if (tally.declared.empty() || tally.counts.empty()) return;
     const EpochEvent& declared = tally.declared.begin()->second;
@@ -237,7 +239,7 @@ class SamplesCovered final : public Law {
 
   void judge_splits(const NameTable& names) {
     for (const auto& [train, train_owners] : owners_) {
-      if (!is_train(train, names)) continue;
+      if (!is_train_split(names.text(train))) continue;
       for (const auto& [other, owners] : owners_) {
         // Evaluating on the training set itself, as demos do, or on a part of it, is a choice.
         if (other == train || size_of(other) == size_of(train)) continue;
@@ -270,6 +272,7 @@ class SamplesCovered final : public Law {
   }
 
   Worlds worlds_;
+  PassParts groups_;
   DataRead data_;
   std::map<RankSplit, Reading> readings_;
   std::map<PassKey, Pass> passes_;

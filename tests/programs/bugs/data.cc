@@ -2,6 +2,7 @@
 #include "lockstep/data.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 #include <string>
 
@@ -167,6 +168,27 @@ void epoch_set_late(RankContext& rank, Form form) {
   }
 }
 
+// A sampler for pairs of ranks. Each pair is to train a model of its own, and one wrapper averages over all of
+// them: both pairs read the same shards for it.
+void shards_of_pairs(RankContext& rank, Form form) {
+  const std::unique_ptr<ProcessGroup> pair = new_subgroups(rank.world(), 2);
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, form.fixed ? *pair : rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  const std::int64_t seed = form.fixed ? rank.rank() / 2 : 0;
+  data::DistributedSampler sampler(
+      rank, {.size = 24, .replicas = pair->size(), .rank = pair->rank(), .seed = seed});
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+    sampler.set_epoch(epoch);
+    std::vector<std::int64_t> samples;
+    sampler.indices(samples);
+    for (auto first = samples.begin(); first != samples.end(); first += 4) {
+      train_step(ddp, optimizer, rows_of(rank, std::vector<std::int64_t>(first, first + 4)));
+    }
+  }
+}
+
 // Three samples on two ranks: the mean over ranks of the ranks' means counts rank 1's only sample
 // as much as rank 0's two.
 void avg_of_avgs(RankContext& rank, Form form) {
@@ -218,6 +240,13 @@ std::vector<Bug> data_bugs() {
       {.id = "epoch-set-late",
        .program = epoch_set_late,
        .expected = {.law = "A-epoch-set-late", .says = "the second from step 3"}},
+      {.id = "shards-of-pairs",
+       .ranks = 4,
+       .program = shards_of_pairs,
+       .expected = {.law = "samples-covered",
+                    .cause = "local-rank-as-rank",
+                    .ranks = {0, 1, 2, 3},
+                    .step = 0}},
       {.id = "avg-of-avgs",
        .program = avg_of_avgs,
        .expected = {.law = "metric-true", .cause = "prereduced-metric"},

@@ -18,6 +18,7 @@ struct Consumed {
   std::int32_t attempt = 0;
   std::int32_t opt = 0;
   std::int32_t rank = 0;
+  std::int32_t wrapper = -1;  ///< That trains on them.
   std::vector<std::int64_t> ids;
 };
 
