@@ -111,12 +111,17 @@ class OwnLoops::Loop final : public GradHook, public BackwardCallback, public St
     ++runtime_->recorder()->position(trace_.wrapper()).sync;
   }
 
-  /// Its parameters belong to no wrapper any more, and their end is not looked at.
-  void let_go() {
-    trace_.end_silently();
+  /// What belongs to no wrapper, such as the program's own calls, is at the loop's step, too.
+  void count_outside() const {
     Recorder& recorder = *runtime_->recorder();
     Position& outside = recorder.position(-1);
     outside.opt = std::max(outside.opt, recorder.position(trace_.wrapper()).opt);
+  }
+
+  /// Its parameters belong to no wrapper any more, and their end is not looked at.
+  void let_go() {
+    trace_.end_silently();
+    count_outside();
     for (const NamedVariable& parameter : parameters_) {
       VariableState& state = parameter.variable.state();
       if (state.wrapper == trace_.wrapper()) state.wrapper = -1;
@@ -219,8 +224,12 @@ void OwnLoops::before_step(std::span<const Variable> parameters) {
 }
 
 void OwnLoops::after_step(std::span<const Variable> parameters) {
+  bool of_a_loop = false;
   for (const std::unique_ptr<Loop>& loop : loops_) {
-    if (loop->owns_any_of(parameters)) loop->step_over();
+    if (!loop->owns_any_of(parameters)) continue;
+    loop->step_over();
+    of_a_loop = true;
+    if (!trains_beside_) loop->count_outside();
   }
   if (any_wrapped()) return;
   std::vector<NamedVariable> reduced;
@@ -230,6 +239,7 @@ void OwnLoops::after_step(std::span<const Variable> parameters) {
   }
   for (const Variable& parameter : parameters) stepped_.insert(parameter.state().id);
   forget_sent_of(parameters);
+  trains_beside_ = trains_beside_ || (!of_a_loop && reduced.empty());
   if (reduced.empty()) return;
   ++n_begun_;
   loops_.push_back(std::make_unique<Loop>(

@@ -73,6 +73,7 @@ class OwnLoops final : public OwnReductions {
   std::set<std::uint32_t> stepped_;                       // Parameters, by id.
   std::vector<std::unique_ptr<Loop>> loops_;
   std::int32_t n_begun_ = 0;
+  bool trains_beside_ = false;  // Steps of no loop: they count for themselves.
 };
 
 }  // namespace lockstep

@@ -383,6 +383,35 @@ TEST(OwnLoopsTest, SharesOfSeveralModulesAreNoLoop) {
   EXPECT_EQ(wrapped(shared_out({.one_module = false})), kNone);
 }
 
+TEST(OwnLoopsTest, WhatTheProgramDoesByItselfIsAtTheStepsOfTheLoop) {
+  const auto step_outside = [](bool trains_beside) {
+    std::vector<std::int32_t> steps;
+    const MiniResult result = run_mini_world({}, [&](MiniRank& rank) {
+      const OwnLoops loops(rank.runtime, 2);
+      TinyModel model(rank.runtime);
+      const Variable p = model.parameter("p", {1});
+      const Variable alone = model.parameter("alone", {1});
+      optim::Sgd optimizer({p}, {.lr = 0.5});
+      optim::Sgd other({alone}, {.lr = 0.5});
+      for (int step = 0; step < 3; ++step) {
+        optimizer.zero_grad();
+        flat_term(p, 1.0 + rank.rank).backward();
+        send_one(rank, p);
+        optimizer.step();
+        if (trains_beside && step == 0) {
+          flat_term(alone, 1.0).backward();
+          other.step();
+        }
+        if (rank.rank == 1) steps.push_back(rank.runtime.recorder()->position(-1).opt);
+      }
+    });
+    EXPECT_TRUE(result.ok()) << result.error(0);
+    return steps;
+  };
+  EXPECT_EQ(step_outside(false), (std::vector<std::int32_t>{1, 2, 3}));
+  EXPECT_EQ(step_outside(true), (std::vector<std::int32_t>{2, 2, 2}));
+}
+
 TEST(OwnLoopsTest, NothingBeginsWhereAModelIsWrapped) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
     const OwnLoops loops(rank.runtime, 2);

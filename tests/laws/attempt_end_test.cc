@@ -105,6 +105,22 @@ TEST_F(AttemptEndTest, WhoRanMoreForwardsHadMoreBatches) {
   EXPECT_EQ(explained().cause, Cause::kUnevenBatches);
 }
 
+// A wrapper's ranks have made as many forwards, and one reduction fewer; a loop reduces what it likes.
+TEST_F(AttemptEndTest, OnlyAWrapperMissesAReductionForABranchWithoutAGraph) {
+  for (const bool synchronizing : {true, false}) {
+    forwards_ = {};
+    for (const std::int32_t rank : {0, 1, 2}) {
+      Event forward;
+      forward.rank = Rank{rank};
+      forward.at.wrapper = 0;
+      forward.body = ForwardEvent{.synchronizing = synchronizing};
+      forwards_.on_event(forward);
+      lives_[rank].n_forwards = 1;
+    }
+    EXPECT_EQ(explained().cause, synchronizing ? Cause::kBranchNoGraph : Cause::kNone);
+  }
+}
+
 TEST_F(AttemptEndTest, SendersThatWaitForEachOtherAreACycleOfSends) {
   RankLives lives;
   for (const std::int32_t rank : {0, 1}) {

@@ -25,7 +25,7 @@ class CallJudgeTest : public ::testing::Test {
   void call(std::int32_t rank, const Signature& signature) {
     calls::Caller& caller = group_.callers.at({}, {rank, 1});
     const std::int64_t seq = caller.n_calls;
-    caller.count(signature);
+    caller.count(signature, seq);
     group_.slots[seq].arrive(signature, static_cast<std::int32_t>(seq), seq, {rank, 1});
   }
 

@@ -74,6 +74,48 @@ Finding extra_call_of(std::int32_t odd) {
 }
 
 // Where the extra call itself does not fit, the place was right; now the message says what it is.
+/// Rank 0's optimizer steps after each gradient's reduction, as the others' do; `logs` says after which steps it
+/// reduces at another line, or `instead` of a gradient's. It waits in its last call.
+Calls shifted(int n_steps, bool instead) {
+  Calls calls(2);
+  for (int i = 0; i < n_steps; ++i) {
+    calls.post(1, calls.make(kReduced, 40));
+    calls.stream.add(1, StepEvent{.lr = 0.5});
+    ++calls.stream.at(1).opt;
+  }
+  for (int step = 0; calls.next[0] <= calls.next[1]; ++step) {
+    const bool logs = step % 2 == 1;
+    const auto post = [&](int line) {
+      const bool completes = calls.next[0] < calls.next[1];
+      if (calls.next[0] <= calls.next[1]) calls.post(0, calls.make(kReduced, line), completes);
+    };
+    if (logs) post(24);
+    if (!logs || !instead) post(40);
+    calls.stream.add(0, StepEvent{.lr = 0.5});
+    ++calls.stream.at(0).opt;
+  }
+  calls.end(0, EndOutcome::kStuck);
+  calls.end(1);
+  return calls;
+}
+
+// It never gets so far that it has made all of the others' calls.
+TEST(CallOrderTest, ACallOfRankZeroThatShiftsAllOthersUntilTheyEndIsNamed) {
+  const Calls calls = shifted(6, false);
+  for (const LawResult& result : {check("collectives-match", calls.stream),
+                                  testing::check_together("collectives-match", calls.stream)}) {
+    ASSERT_EQ(result.findings.size(), 1U);
+    EXPECT_EQ(id_of(result.findings[0].cause), "rank0-only-collective");
+    EXPECT_EQ(result.findings[0].site, "train.py:24");
+    EXPECT_EQ(result.findings[0].seq, 1);
+  }
+}
+
+// One step more than the others, in some of them by another line.
+TEST(CallOrderTest, ARankThatStepsOnceMoreMakesNoExtraCall) {
+  EXPECT_TRUE(check("collectives-match", shifted(6, true).stream).findings.empty());
+}
+
 TEST(CallOrderTest, AnExtraCallThatDoesNotFitIsCalledOne) {
   const Finding finding = extra_call_of(2);
   EXPECT_EQ(finding.field, "reduce");

@@ -50,6 +50,16 @@ bool is_repeated(const std::vector<Disagreement>& earlier, const Slot& slot) {
   });
 }
 
+/// Whether a rank makes the calls of another at this line, too: as many, or as many in each step.
+bool makes_as_often(const Caller& one, const Caller& other, const CallSite& site) {
+  const SiteCalls* const own = one.find(site);
+  const SiteCalls* const usual = other.find(site);
+  if (own == nullptr || usual == nullptr) return false;
+  const bool knows_steps = own->n_steps > 0 && usual->n_steps > 0;
+  return own->n >= usual->n ||
+         (knows_steps && own->n_before * usual->n_steps >= usual->n_before * own->n_steps);
+}
+
 /// Keeps of a slot what says why calls differ. Returns how many calls were compared with another.
 std::int64_t close(GroupState& group, std::int64_t seq, Slot& slot) {
   std::int64_t n_seen = 0;
@@ -153,18 +163,26 @@ std::int64_t GroupState::close_all() {
   return n_compared;
 }
 
-void Caller::count(const Signature& signature, std::int64_t n) {
+void Caller::count(const Signature& signature, std::int64_t n_steps, std::int64_t n) {
   n_calls += n;
   if (!signature.site.known()) {
     by_key[call_key(signature)] += n;
     return;
   }
-  for (auto& [site, n_before] : by_site) {
-    if (!same_site(site, signature.site)) continue;
-    n_before += n;
-    return;
+  auto known = std::ranges::find_if(
+      by_site, [&](const SiteCalls& calls) { return same_site(calls.site, signature.site); });
+  if (known == by_site.end()) known = by_site.insert(known, {signature.site, 0, n_steps});
+  if (known->n_steps != n_steps) {
+    known->n_steps = n_steps;
+    known->n_before = known->n;
   }
-  by_site.emplace_back(signature.site, n);
+  known->n += n;
+}
+
+const SiteCalls* Caller::find(const CallSite& site) const {
+  const auto known = std::ranges::find_if(
+      by_site, [&](const SiteCalls& calls) { return same_site(calls.site, site); });
+  return known == by_site.end() ? nullptr : &*known;
 }
 
 std::int64_t Caller::n_of(const Signature& signature) const {
@@ -172,10 +190,8 @@ std::int64_t Caller::n_of(const Signature& signature) const {
     const auto known = by_key.find(call_key(signature));
     return known == by_key.end() ? 0 : known->second;
   }
-  for (const auto& [site, n] : by_site) {
-    if (same_site(site, signature.site)) return n;
-  }
-  return 0;
+  const SiteCalls* const calls = find(signature.site);
+  return calls == nullptr ? 0 : calls->n;
 }
 
 const Caller* GroupState::find(Rank rank) const {
@@ -243,7 +259,7 @@ const Variant* shifted_against(const GroupState& group, const Slot& slot, const 
     const Caller& norm_calls = *group.find(norm.ranks.front());
     const bool more_calls = odd_calls.n_calls > norm_calls.n_calls;
     const bool more_here = odd_calls.n_of(odd.signature) > norm_calls.n_of(odd.signature);
-    const bool comes_too = odd_calls.n_of(norm.signature) >= norm_calls.n_of(norm.signature);
+    const bool comes_too = makes_as_often(odd_calls, norm_calls, norm.signature.site);
     if (more_calls && more_here && comes_too) return &norm;
   }
   return nullptr;

@@ -59,15 +59,25 @@ struct Disagreement {
   bool loop_ended = false;
 };
 
+/// The calls of one rank at one line.
+struct SiteCalls {
+  CallSite site;
+  std::int64_t n = 0;
+  std::int64_t n_steps = 0;   ///< Of all optimizers, until the last of them.
+  std::int64_t n_before = 0;  ///< Of them, those that came before the last of these steps.
+};
+
 /// What one rank called in one group so far.
 struct Caller {
   std::int64_t n_calls = 0;
   std::int64_t next_seq = 0;  ///< After the last one that is recorded, or stood for.
-  std::vector<std::pair<CallSite, std::int64_t>> by_site;
+  std::vector<SiteCalls> by_site;
   std::map<CallKey, std::int64_t> by_key;  // Calls without a site.
 
-  void count(const Signature& signature, std::int64_t n = 1);
+  /// After this many steps of all optimizers.
+  void count(const Signature& signature, std::int64_t n_steps, std::int64_t n = 1);
   std::int64_t n_of(const Signature& signature) const;
+  const SiteCalls* find(const CallSite& site) const;
 };
 
 /// What the members of one group called.
@@ -117,7 +127,8 @@ bool permutes(const Disagreement& found, Rank one, Rank other);
 bool is_extra(const GroupState& group, const Variant& odd, const Variant& norm);
 /// The side whose calls come one later on the ranks of `odd`, or null. Two sites of one collective
 /// are a usual idiom. They mean an extra call only if one side made more calls than the other, its
-/// site more often, and the other side's site comes on it too, later.
+/// site more often, and the other side's site comes on it too, later: in all as often, or, where a rank
+/// waits before it has got so far, in each step as often.
 const Variant* shifted_against(const GroupState& group, const Slot& slot, const Variant& odd);
 
 }  // namespace lockstep::laws::calls

@@ -126,7 +126,8 @@ class CollectivesMatch final : public Law {
     const calls::GroupKey key{event.at.attempt, call.group};
     calls::GroupState& group = groups_[key];
     calls::Caller& caller = group.callers.at({}, who);
-    caller.count(call.signature);
+    const std::int64_t n_steps = steps_.at({}, who);
+    caller.count(call.signature, n_steps);
     caller.next_seq = std::max(caller.next_seq, call.seq + 1);
     if (call.seq < group.first_seq) return;  // A slot that was complete: a second post of it.
     group.slots[call.seq].arrive(call.signature, event.at.opt, steps_.at({}, who), who);
@@ -141,7 +142,7 @@ class CollectivesMatch final : public Law {
     const std::int64_t n = n_left_out(call, caller.next_seq);
     if (n == 0) return;
     // The wrapper's own, as that one before them was: so counts of lines stay comparable.
-    caller.count(call.signature, n);
+    caller.count(call.signature, steps_.at({}, one_rank(event)), n);
     group.leave_out(caller.next_seq, call.seq);
     caller.next_seq = call.seq + 1;
     close_complete(key, group);

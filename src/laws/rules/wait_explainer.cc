@@ -147,7 +147,8 @@ Cause WaitExplainer::cause_of_early_end(Rank rank,
   const OpenCall* call = waiting.find(channel, *finding.seq);
   const bool in_forward = call != nullptr && call->signature.op == CollectiveOp::kBroadcast;
   if (life.n_forwards < waiting.n_forwards || in_forward) return Cause::kUnevenBatches;
-  // The same number of forwards, and one reduction fewer.
+  // The same number of forwards, and one reduction fewer. Loops without a wrapper reduce what they like.
+  if (forwards_->n_synchronizing(to_int(waiter), end_->attempt()) == 0) return Cause::kNone;
   const bool as_many = forwards_->n_synchronizing(to_int(rank), end_->attempt()) >=
                        forwards_->n_synchronizing(to_int(waiter), end_->attempt());
   return as_many ? Cause::kBranchNoGraph : Cause::kNone;

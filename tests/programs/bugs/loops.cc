@@ -1,4 +1,6 @@
 // Loops that average gradients without a wrapper, and models that a loop uses beside the one it trains.
+#include <array>
+
 #include "lockstep/comm.h"
 #include "lockstep/ddp.h"
 #include "lockstep/optim.h"
@@ -112,6 +114,25 @@ void share_not_sent(RankContext& rank, Form form) {
   }
 }
 
+// Rank 0 prints the mean of the losses, and is the only one to ask for it: its sum meets a gradient of as many
+// elements, and so on until the others have ended.
+void loss_reduced_on_rank_0(RankContext& rank, Form form) {
+  Generator init(1);
+  nn::Linear model(rank.runtime(), 4, 1, {.bias = false}, init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    const Variable loss = mse_loss(model(batch.x), batch.y);
+    loss.backward();
+    average_gradients(rank, optimizer.parameters());
+    optimizer.step();
+    if (step % 2 == 1 || (rank.rank() != 0 && !form.fixed)) continue;
+    std::array<float, 4> shown = {static_cast<float>(loss.item()), 4, 0, 0};
+    rank.world().all_reduce(Memory::of(std::span<float>(shown)), ReduceOp::kAvg).wait_or_throw();
+  }
+}
+
 // The teacher is made of each rank's own initial weights; the wrapper has given all of them rank 0's.
 void teacher_copied_early(RankContext& rank, Form form) {
   Generator init(form.fixed ? 1 : 1 + static_cast<std::uint64_t>(rank.rank()));
@@ -153,6 +174,11 @@ std::vector<Bug> loop_bugs() {
        .ranks = 3,
        .program = share_not_sent,
        .expected = {.law = "replicas-equal", .ranks = {0}, .step = 3, .tensor = "last.bias"}},
+      {.id = "loss-reduced-on-rank-0",
+       .ranks = 3,
+       .program = loss_reduced_on_rank_0,
+       .expected =
+           {.law = "collectives-match", .cause = "rank0-only-collective", .ranks = {0}, .step = 1}},
       {.id = "teacher-copied-early",
        .program = teacher_copied_early,
        .expected = {.law = "replicas-equal", .cause = "ema-drift", .ranks = {1}, .step = 1}},
