@@ -105,6 +105,27 @@ TEST_F(AttemptEndTest, WhoRanMoreForwardsHadMoreBatches) {
   EXPECT_EQ(explained().cause, Cause::kUnevenBatches);
 }
 
+// What a wrapper sends of buffers comes before its forward is recorded.
+TEST_F(AttemptEndTest, RankZeroThatWaitsInAForwardOfAnEvaluationEvaluatesAlone) {
+  const auto cause_of = [this](bool evaluates, const char* scope, bool others_too) {
+    lives_[1].open.clear();
+    lives_[1].n_posted.clear();
+    lives_[1].outcome = EndOutcome::kOk;
+    for (auto& [rank, life] : lives_) {
+      life.n_forwards = 4;
+      life.is_evaluating = rank == 0 ? evaluates : others_too;
+    }
+    Signature& waits_in = lives_[0].open.front().signature;
+    waits_in.op = CollectiveOp::kBroadcast;
+    waits_in.site.scope = scope;
+    return explained().cause;
+  };
+  EXPECT_EQ(cause_of(true, "ddp.buffers", false), Cause::kRank0OnlyCollective);
+  EXPECT_EQ(cause_of(false, "ddp.buffers", false), Cause::kUnevenBatches);
+  EXPECT_EQ(cause_of(true, "ddp.buffers", true), Cause::kUnevenBatches);
+  EXPECT_EQ(cause_of(true, "", false), Cause::kUnevenBatches) << "a broadcast of the program's own";
+}
+
 // A wrapper's ranks have made as many forwards, and one reduction fewer; a loop reduces what it likes.
 TEST_F(AttemptEndTest, OnlyAWrapperMissesAReductionForABranchWithoutAGraph) {
   for (const bool synchronizing : {true, false}) {

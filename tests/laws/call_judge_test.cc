@@ -26,7 +26,7 @@ class CallJudgeTest : public ::testing::Test {
     calls::Caller& caller = group_.callers.at({}, {rank, 1});
     const std::int64_t seq = caller.n_calls;
     caller.count(signature, seq);
-    group_.slots[seq].arrive(signature, static_cast<std::int32_t>(seq), seq, {rank, 1});
+    group_.slots[seq].arrive(signature, {static_cast<std::int32_t>(seq), seq}, {rank, 1});
   }
 
   void all_call(const Signature& signature) {

@@ -182,5 +182,37 @@ TEST(CallOrderTest, OneOrderOnAllRanksIsHealthy) {
   EXPECT_EQ(reduce_each({{1, 3, 2}, {1, 3, 2}, {1, 3, 2}}).verdict, Verdict::kHolds);
 }
 
+/// What a wrapper calls as a forward or backward of its begins.
+CollectiveEvent of_wrapper(Calls& calls, DType dtype, const char* scope) {
+  CollectiveEvent event = calls.make(CollectiveOp::kBroadcast, 10);
+  event.signature.dtype = dtype;
+  event.signature.site.scope = scope;
+  return event;
+}
+
+LawResult evaluated_alone(bool through_wrapper, bool others_too) {
+  Calls calls(3);
+  for (const std::int32_t rank : {0, 1, 2}) {
+    calls.stream.at(rank).wrapper = 0;
+    const bool evaluates = rank == 0 || others_too;
+    if (evaluates) calls.stream.add(rank, PhaseEvent{.kind = PhaseKind::kEval});
+    const char* const scope = through_wrapper ? "ddp.buffers" : "";
+    calls.post(rank, of_wrapper(calls, rank == 0 ? DType::kF32 : DType::kI32, scope));
+  }
+  return check("collectives-match", calls.stream);
+}
+
+// Its buffers meet what the others' training sends.
+TEST(CallOrderTest, AnEvaluationOfRankZeroThroughTheWrapperIsTheCauseOfWhatItsCallMeets) {
+  const LawResult result = evaluated_alone(true, false);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "rank0-only-collective");
+  EXPECT_THAT(result.findings[0].message, HasSubstr("rank 0 evaluates through the wrapper"));
+  for (const bool others_too : {true, false}) {
+    EXPECT_EQ(id_of(evaluated_alone(others_too, others_too).findings.at(0).cause),
+              "dtype-redop-root-mismatch");
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -45,6 +45,7 @@ struct RankLife {
   std::int32_t last_opt = 0;
   Signature last_call;
   std::int64_t n_forwards = 0;
+  bool is_evaluating = false;   ///< A wrapped model is in evaluation mode.
   std::int32_t last_sync = -1;  ///< The last synchronising forward of any wrapper.
   std::set<std::int32_t> made;  ///< Groups.
   std::map<Channel, std::int64_t> n_posted;

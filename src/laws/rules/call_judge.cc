@@ -74,7 +74,8 @@ std::optional<Finding> CallJudge::judge(const GroupKey& key, const GroupState& g
 Finding CallJudge::mismatch(const GroupKey& key,
                             const GroupState& group,
                             const Disagreement& found) const {
-  const Variant& odd = calls::offender(group, found.slot);
+  const Variant* const alone = calls::evaluating_alone(found.slot);
+  const Variant& odd = alone != nullptr ? *alone : calls::offender(group, found.slot);
   const Variant& norm = norm_of(found, odd);
   Finding finding = describe(key, found, odd, norm);
   const SignatureField field = first_difference(odd.signature, norm.signature);
@@ -87,6 +88,11 @@ Finding CallJudge::mismatch(const GroupKey& key,
   std::sort(finding.ranks.begin(), finding.ranks.end());
   finding.message = "mismatched collectives: " + calls_text(odd, norm) + "; field '" +
                     finding.field + "' differs";
+  if (alone != nullptr) {
+    finding.message += "; rank 0 evaluates through the wrapper there, and the others do not";
+    finding.cause = Cause::kRank0OnlyCollective;
+    return finding;
+  }
   if (calls::permutes(found, odd.ranks.front(), norm.ranks.front())) {
     finding.message += "; both make the same " + std::to_string(1 + found.loop.size()) +
                        " calls in that loop, in another order: it goes over a dictionary or set "

@@ -94,10 +94,7 @@ bool same_site(const CallSite& a, const CallSite& b) {
   return a.line == b.line && (a.file == b.file || std::strcmp(a.file, b.file) == 0);
 }
 
-void Slot::arrive(const Signature& signature,
-                  std::int32_t step,
-                  std::int64_t n_steps,
-                  RankRange who) {
+void Slot::arrive(const Signature& signature, const Doing& doing, RankRange who) {
   n_arrived += who.n;
   for (Variant& variant : variants) {
     if (!same_site(variant.signature.site, signature.site)) continue;
@@ -107,8 +104,9 @@ void Slot::arrive(const Signature& signature,
     // The lowest rank represents its side, whatever the order of arrival.
     if (variant.ranks[n_before] < variant.ranks.front()) {
       std::swap(variant.ranks.front(), variant.ranks[n_before]);
-      variant.step = step;
-      variant.n_steps = n_steps;
+      variant.step = doing.step;
+      variant.n_steps = doing.n_steps;
+      variant.evaluates = doing.evaluates;
     }
     return;
   }
@@ -117,7 +115,7 @@ void Slot::arrive(const Signature& signature,
     sites_differ = sites_differ || !same_site(first.site, signature.site);
     mismatch = mismatch || !matches(first, signature);
   }
-  variants.push_back({signature, step, {}, n_steps});
+  variants.push_back({signature, doing.step, {}, doing.n_steps, doing.evaluates});
   append(variants.back().ranks, who);
 }
 
@@ -211,6 +209,17 @@ std::int64_t surplus(const GroupState& group, const Slot& slot, const Variant& v
     if (&other != &variant) elsewhere = std::max(elsewhere, count_on(other.ranks.front()));
   }
   return count_on(variant.ranks.front()) - elsewhere;
+}
+
+const Variant* evaluating_alone(const Slot& slot) {
+  const Variant* alone = nullptr;
+  for (const Variant& variant : slot.variants) {
+    if (!variant.evaluates) continue;
+    const bool of_a_wrapper = *variant.signature.site.scope != '\0';
+    if (!of_a_wrapper || variant.ranks != std::vector<Rank>{Rank{0}}) return nullptr;
+    alone = &variant;
+  }
+  return alone;
 }
 
 const Variant& offender(const GroupState& group, const Slot& slot) {

@@ -30,6 +30,7 @@ struct Variant {
   std::int32_t step = 0;
   std::vector<Rank> ranks;
   std::int64_t n_steps = 0;  ///< Of all optimizers of the lowest rank, until then.
+  bool evaluates = false;    ///< Its wrapped model was in evaluation mode.
 };
 
 /// One sequence number, while its members arrive.
@@ -39,8 +40,14 @@ struct Slot {
   bool mismatch = false;  ///< Some field differs.
   bool sites_differ = false;
 
-  /// These ranks call it, in this step, and after this many steps of all their optimizers.
-  void arrive(const Signature& signature, std::int32_t step, std::int64_t n_steps, RankRange who);
+  /// What ranks were at when they called it.
+  struct Doing {
+    std::int32_t step = 0;
+    std::int64_t n_steps = 0;  ///< Of all their optimizers, until then.
+    bool evaluates = false;
+  };
+
+  void arrive(const Signature& signature, const Doing& doing, RankRange who);
 };
 
 /// A call that all members made alike.
@@ -110,6 +117,8 @@ bool same_site(const CallSite& a, const CallSite& b);
 
 /// How much more often the ranks of `variant` made its call than the ranks of other variants did.
 std::int64_t surplus(const GroupState& group, const Slot& slot, const Variant& variant);
+/// Rank 0 alone in a call of a wrapper, in evaluation mode, where the others are not; or null.
+const Variant* evaluating_alone(const Slot& slot);
 /// The side that is out of step: the smaller one; among equals the one whose call the others make
 /// less often (an extra call); and without that evidence the one that differs from the lowest
 /// rank.

@@ -41,6 +41,7 @@ class CollectivesMatch final : public Law {
                     EndEvent,
                     EnvironmentEvent,
                     StepEvent,
+                    PhaseEvent,
                     ForwardEvent,
                     BackwardEvent,
                     BatchEvent>();
@@ -62,6 +63,9 @@ class CollectivesMatch final : public Law {
     if (is_of_forwards(*event.first)) return;
     if (std::holds_alternative<StepEvent>(event.first->body) && steps_.shares({}, all)) {
       ++steps_.at({}, all);
+    } else if (std::holds_alternative<PhaseEvent>(event.first->body) && event.equal() &&
+               evaluating_.shares({}, all)) {
+      on_phase(*event.first, all);
     } else if (posted && event.equal() && !is_pairwise(call->signature.op) &&
                is_whole_group(event, *call)) {
       on_call(*event.first, *call, all);
@@ -95,6 +99,8 @@ class CollectivesMatch final : public Law {
       lists_.on_group(event, *group);
     } else if (std::holds_alternative<StepEvent>(event.body)) {
       ++steps_.at({}, one_rank(event));
+    } else if (std::holds_alternative<PhaseEvent>(event.body)) {
+      on_phase(event, one_rank(event));
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       sizes_[{event.at.attempt, wrap->group}] = wrap->n_ranks;
     } else if (const auto* end = std::get_if<EndEvent>(&event.body)) {
@@ -102,6 +108,11 @@ class CollectivesMatch final : public Law {
           end->outcome == EndOutcome::kKilled || end->outcome == EndOutcome::kException;
       if (died) died_.insert(event.at.attempt);
     }
+  }
+
+  void on_phase(const Event& event, RankRange who) {
+    if (event.at.wrapper < 0) return;
+    evaluating_.at({}, who) = std::get<PhaseEvent>(event.body).kind == PhaseKind::kEval;
   }
 
   void on_collective(const Event& event, const CollectiveEvent& call) {
@@ -119,7 +130,7 @@ class CollectivesMatch final : public Law {
     const calls::GroupKey group{event.first->at.attempt, call.group};
     const RankRange all = all_ranks(event);
     return members(group) == event.n_ranks() && groups_[group].callers.shares({}, all) &&
-           steps_.shares({}, all);
+           steps_.shares({}, all) && evaluating_.shares({}, all);
   }
 
   void on_call(const Event& event, const CollectiveEvent& call, RankRange who) {
@@ -130,7 +141,8 @@ class CollectivesMatch final : public Law {
     caller.count(call.signature, n_steps);
     caller.next_seq = std::max(caller.next_seq, call.seq + 1);
     if (call.seq < group.first_seq) return;  // A slot that was complete: a second post of it.
-    group.slots[call.seq].arrive(call.signature, event.at.opt, steps_.at({}, who), who);
+    group.slots[call.seq].arrive(
+        call.signature, {event.at.opt, n_steps, evaluating_.at({}, who)}, who);
     close_complete(key, group);
   }
 
@@ -166,6 +178,7 @@ class CollectivesMatch final : public Law {
   std::map<calls::GroupKey, calls::GroupState> groups_;
   MessagePairs messages_;
   RankWrapperMap<std::int64_t> steps_;  // Of each rank's optimizers: wrappers do not matter.
+  RankWrapperMap<bool> evaluating_;     // Whether its wrapped model is in evaluation mode.
   bool decides_ = false;                // There are decision events.
   std::set<std::int32_t> died_;         // Attempts in which a rank died.
   GroupLists lists_;

@@ -81,7 +81,7 @@ class Progress final : public Law {
  private:
   /// Kinds of which more is read than that there was one.
   static constexpr EventKinds kinds_of_words() {
-    return kinds_of<EndEvent, CollectiveEvent, GroupEvent>();
+    return kinds_of<EndEvent, CollectiveEvent, GroupEvent, PhaseEvent>();
   }
 
   static bool is_of_group(const CollectiveEvent& call) {
@@ -105,6 +105,8 @@ class Progress final : public Law {
     } else if (const auto* group = std::get_if<GroupEvent>(&event.body)) {
       groups_[group->group].assign(group->members.begin(), group->members.end());
       life.made.insert(group->group);
+    } else if (const auto* phase = std::get_if<PhaseEvent>(&event.body)) {
+      if (event.at.wrapper >= 0) life.is_evaluating = phase->kind == PhaseKind::kEval;
     } else if (std::holds_alternative<ForwardEvent>(event.body)) {
       ++life.n_forwards;
       life.last_sync = std::max(life.last_sync, event.at.sync);

@@ -22,6 +22,9 @@ std::string last_seen(const RankLife& life) {
          std::to_string(life.last_opt);
 }
 
+constexpr const char* kEvaluatesAlone =
+    "; rank 0 evaluates through the wrapper there, and the others do not";
+
 bool alike(const Signature& a, const Signature& b) {
   return a.op == b.op && a.reduce == b.reduce && a.dtype == b.dtype && a.count == b.count &&
          a.root == b.root;
@@ -50,13 +53,7 @@ Finding WaitExplainer::waiting_in(const Channel& channel, std::int64_t seq) cons
   if (call->opt >= 0) finding.step = call->opt;
   finding.message = (gave_up ? "waited until the deadline in " : "blocked forever in ") +
                     call_text(call->signature);
-  if (finding.missing.empty()) {
-    finding.message += ": all members posted it, and it never completed";
-  }
-  constexpr std::size_t kMaxListed = 3;
-  for (std::size_t i = 0; i < std::min(kMaxListed, finding.missing.size()); ++i) {
-    finding.message += (i == 0 ? ": " : "; ") + absence(finding.missing[i]);
-  }
+  finding.message += ": " + absences(finding.missing);
   if (const std::string dropped = forwards_->dropped_text(end_->attempt()); !dropped.empty()) {
     finding.message += "; " + dropped;
   }
@@ -64,7 +61,18 @@ Finding WaitExplainer::waiting_in(const Channel& channel, std::int64_t seq) cons
     finding.message += "; they accumulate over " + windows;
   }
   finding.cause = cause(finding, channel);
+  if (finding.cause == Cause::kRank0OnlyCollective) finding.message += kEvaluatesAlone;
   return finding;
+}
+
+std::string WaitExplainer::absences(std::span<const Rank> missing) const {
+  if (missing.empty()) return "all members posted it, and it never completed";
+  constexpr std::size_t kMaxListed = 3;
+  std::string text;
+  for (const Rank rank : missing.first(std::min(kMaxListed, missing.size()))) {
+    text += (text.empty() ? "" : "; ") + absence(rank);
+  }
+  return text;
 }
 
 std::string WaitExplainer::absence(Rank rank) const {
@@ -136,6 +144,19 @@ Cause WaitExplainer::cause_of_absence(Rank rank,
   return cause_of_early_end(rank, finding, channel);
 }
 
+/// What is called there of buffers is called before the forward is recorded.
+bool WaitExplainer::evaluates_alone(Rank rank,
+                                    const Finding& finding,
+                                    const Channel& channel) const {
+  const RankLife& life = end_->lives().at(to_int(rank));
+  const RankLife& waiting = end_->lives().at(to_int(finding.ranks.front()));
+  const OpenCall* const call = waiting.find(channel, *finding.seq);
+  const bool of_a_wrapper = call != nullptr && call->signature.op == CollectiveOp::kBroadcast &&
+                            *call->signature.site.scope != '\0';
+  return of_a_wrapper && finding.ranks == std::vector<Rank>{Rank{0}} && waiting.is_evaluating &&
+         !life.is_evaluating;
+}
+
 Cause WaitExplainer::cause_of_early_end(Rank rank,
                                         const Finding& finding,
                                         const Channel& channel) const {
@@ -145,6 +166,7 @@ Cause WaitExplainer::cause_of_early_end(Rank rank,
   const Cause other_way = forwards_->difference(end_->attempt());
   if (other_way != Cause::kNone || waiting.n_forwards == 0) return other_way;
   const OpenCall* call = waiting.find(channel, *finding.seq);
+  if (evaluates_alone(rank, finding, channel)) return Cause::kRank0OnlyCollective;
   const bool in_forward = call != nullptr && call->signature.op == CollectiveOp::kBroadcast;
   if (life.n_forwards < waiting.n_forwards || in_forward) return Cause::kUnevenBatches;
   // The same number of forwards, and one reduction fewer. Loops without a wrapper reduce what they like.

@@ -152,6 +152,25 @@ void clip_collective_set_differs(RankContext& rank, Form form) {
   }
 }
 
+// Rank 0 validates in evaluation mode, through the wrapper: it sends its buffers first, and the others have
+// ended.
+void rank_0_evaluates_wrapped(RankContext& rank, Form form) {
+  Generator init(1);
+  NormedMlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  for (std::int64_t step = 0; step < 2; ++step) {
+    train_step(ddp, optimizer, batch_of(rank, step));
+    if (rank.rank() != 0 || step < 1) continue;
+    model.eval();
+    const NoGradGuard no_grad(rank.runtime());
+    const Batch batch = batch_of(rank, 9);
+    const Variable output = form.fixed ? model(batch.x) : ddp(batch.x);
+    rank.host().log("validation loss " + std::to_string(mse_loss(output, batch.y).item()));
+    model.train();
+  }
+}
+
 // A transport of one's own: it numbers devices by a table and gathers the blocks in that order.
 class Transport final : public ProcessGroup {
  public:
@@ -247,6 +266,9 @@ std::vector<Bug> call_bugs() {
       {.id = "clip-collective-set-differs",
        .program = clip_collective_set_differs,
        .expected = {.law = "collectives-match", .cause = "call-set-differs", .step = 0}},
+      {.id = "rank-0-evaluates-wrapped",
+       .program = rank_0_evaluates_wrapped,
+       .expected = {.law = "progress", .cause = "rank0-only-collective", .ranks = {1}, .step = 2}},
       {.id = "wrong-rank-order",
        .ranks = 4,
        .program = wrong_rank_order,

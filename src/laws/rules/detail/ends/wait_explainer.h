@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ class WaitExplainer {
   Finding bad_end(EndOutcome outcome, const std::vector<Rank>& ranks) const;
 
  private:
+  /// What the first few of them did instead of making a call.
+  std::string absences(std::span<const Rank> missing) const;
   std::string absence(Rank rank) const;
   Cause cause(const Finding& finding, const Channel& channel) const;
   /// Why this rank never made a call that others wait in.
@@ -33,6 +36,8 @@ class WaitExplainer {
   bool gave_up(const Finding& finding, const Channel& channel) const;
   bool all_were_on_their_way(const Finding& finding, const Channel& channel) const;
   Cause cause_of_absence(Rank rank, const Finding& finding, const Channel& channel) const;
+  /// Whether rank 0 waits in a forward through the wrapper that evaluates, as this rank never did.
+  bool evaluates_alone(Rank rank, const Finding& finding, const Channel& channel) const;
   /// Why this rank exited, and normally, before a call that others wait in.
   Cause cause_of_early_end(Rank rank, const Finding& finding, const Channel& channel) const;
   static bool one_came_late(const std::vector<const OpenCall*>& calls);
