@@ -12,6 +12,7 @@ namespace lockstep {
 /// The likely cause of a finding, in the order of the ids: files and reports contain these.
 enum class Cause : std::uint8_t {
   kNone,  ///< The evidence does not tell.
+  kAbsentGradientsSkipped,
   kAccumulateDiffers,
   kAccumulatedTwice,
   kAsyncNoWait,

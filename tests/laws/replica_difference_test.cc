@@ -296,6 +296,22 @@ TEST_F(ReplicaDifferenceTest, GradientsThatARankClearsAfterTheReductionAreMissin
   }
 }
 
+// What a rank has none of counts as zeros where a wrapper reduces, and is left out where the program does.
+TEST_F(ReplicaDifferenceTest, AGradientThatSomeRanksHaveNoneOfIsLeftOutByALoop) {
+  const auto cause_in = [this](bool synchronizes) {
+    wrap({.synchronizes = synchronizes});
+    gradient(0, GradPoint::kUsed, 5);
+    const std::array<std::uint64_t, 1> digests = {0};
+    const std::array<std::uint8_t, 1> undefined = {1};
+    const GradEvent none{
+        .point = GradPoint::kUsed, .layout = layout_, .digests = digests, .undefined = undefined};
+    steps_.on_event(here(1, none), {1, 1});
+    return cause();
+  };
+  EXPECT_EQ(cause_in(true), Cause::kUnusedNoneVsZero);
+  EXPECT_EQ(cause_in(false), Cause::kAbsentGradientsSkipped);
+}
+
 TEST_F(ReplicaDifferenceTest, AForwardPastTheWrapperComesFirst) {
   wrap({});
   for (const std::int32_t rank : {0, 1}) {

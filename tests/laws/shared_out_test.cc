@@ -76,5 +76,31 @@ TEST(SharedOutTest, WhatNoRanksOptimizerHasIsNot) {
       << judged.advice[0].message;
 }
 
+/// The first step is of no wrapper: only then the loop is known. Ranks have used other gradients in it.
+EventStream begun_by_hand(const char* trained_first) {
+  EventStream stream(2);
+  const LayoutId reduced = stream.layout({"a"});
+  const LayoutId first = stream.layout({trained_first});
+  for (const std::int32_t rank : {0, 1}) {
+    stream.at(rank).wrapper = -1;
+    add_gradients(stream, rank, GradPoint::kUsed, first, {1.0 + rank});
+    stream.add(rank, StepEvent{.lr = 0.5, .layout = first});
+    stream.at(rank).wrapper = 0;
+    stream.at(rank).opt = 1;
+    stream.add(rank, WrapEvent{.params = reduced, .n_ranks = 2, .synchronizes = false});
+    add_gradients(stream, rank, GradPoint::kInc, reduced, {1.0 + rank});
+    add_gradients(stream, rank, GradPoint::kUsed, reduced, {1.5});
+    stream.add(rank, StepEvent{.lr = 0.5, .layout = reduced});
+  }
+  return stream;
+}
+
+TEST(SharedOutTest, ALoopLeavesNothingOutOfWhatItReducesFromItsSecondStepOn) {
+  EXPECT_TRUE(check("trained-set", begun_by_hand("a")).advice.empty());
+  const LawResult judged = check("trained-set", begun_by_hand("b"));
+  ASSERT_EQ(judged.advice.size(), 1U);
+  EXPECT_EQ(judged.advice[0].id, "A-unwrapped");
+}
+
 }  // namespace
 }  // namespace lockstep

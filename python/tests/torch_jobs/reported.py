@@ -45,7 +45,7 @@ def _configuration(subject: str) -> Expected:
 
 ROWS = {
     "absent_gradients_skipped": Row(
-        Expected("replicas-equal", "unused-none-vs-zero", 1, (1,), tensor="heads.0.weight", says="some ranks had none")),
+        Expected("replicas-equal", "absent-gradients-skipped", 1, (1,), tensor="heads.0.weight", says="some ranks had none")),
     "async_no_wait": Row(Expected("in-flight-untouched", "overlap-race", ranks=(0, 1), field="read")),
     "avg_of_avgs": Row(None, Expected("metric-true", "prereduced-metric", field="loss")),
     "average_on_rank_0": Row(

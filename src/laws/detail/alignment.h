@@ -129,6 +129,14 @@ class Wrappers {
     return wrap == nullptr || !wrap->synchronizes ? 0 : n_members(key, n_ranks);
   }
 
+  /// What a loop without a wrapper reduces by itself, in this attempt; null: no such loop is known.
+  const WrapEvent* find_loop(std::int32_t attempt) const {
+    for (const auto& [key, wrap] : wraps_) {
+      if (key.attempt == attempt && !wrap.synchronizes && wrap.n_ranks > 1) return &wrap;
+    }
+    return nullptr;
+  }
+
   /// Whether a cohort is one set of replicas, and not several.
   bool are_replicas(const CohortEvent& event, std::int32_t n_ranks) const {
     return n_members(wrapper_of(event.first->at), n_ranks) == event.n_ranks();

@@ -9,6 +9,14 @@ namespace lockstep::laws {
 namespace {
 
 constexpr auto kGradientsExamples = std::to_array<CauseExample>({
+    {Cause::kAbsentGradientsSkipped,
+     R"(for p in model.parameters():
+    if p.grad is not None:  # not the same ones on all ranks
+        dist.all_reduce(p.grad))",
+     R"(for p in model.parameters():
+    if p.grad is None:
+        p.grad = torch.zeros_like(p)
+    dist.all_reduce(p.grad))"},
     {Cause::kAccumulateDiffers,
      R"(accumulate = 64 // len(batch)  # of this rank's batch)",
      R"(accumulate = config.accumulate  # one number for all ranks)"},

@@ -90,7 +90,7 @@ void DifferenceExplainer::explain_by_evidence(ReplicaDifference& open) const {
   if (finding.cause != Cause::kNone) return;
   if (used && evidence.unused.differs(*used)) {
     finding.message += ": some ranks had none";
-    finding.cause = evidence.cleared ? Cause::kClearedBeforeStep : Cause::kUnusedNoneVsZero;
+    finding.cause = evidence.cleared ? Cause::kClearedBeforeStep : cause_of_absence(open);
     return;
   }
   finding.cause = cause_of_step(evidence, open, post_differs, used_differs);
@@ -98,6 +98,16 @@ void DifferenceExplainer::explain_by_evidence(ReplicaDifference& open) const {
   finding.message +=
       open.n_parted > 1 ? "; " + std::to_string(open.n_parted) + " tensors" : "; several ranks";
   finding.message += " differ: more than a flipped bit changes, fewer than other arithmetic does";
+}
+
+// A wrapper reduces what a rank has none of as zeros; a loop that reduces by itself leaves it out, or sends
+// another parameter's in its place.
+Cause DifferenceExplainer::cause_of_absence(const ReplicaDifference& open) const {
+  const WrapperKey wrapper = open.place.wrapper;
+  const WrapEvent* const loop = known_.wrappers.find_loop(wrapper.attempt);
+  const bool by_hand =
+      loop != nullptr && (wrapper.wrapper < 0 || known_.wrappers.find(wrapper) == loop);
+  return by_hand ? Cause::kAbsentGradientsSkipped : Cause::kUnusedNoneVsZero;
 }
 
 bool DifferenceExplainer::is_frozen(const ReplicaDifference& open) const {

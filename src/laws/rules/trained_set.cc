@@ -48,6 +48,14 @@ std::string unwrapped_text(bool by_hand,
          " them with the rest, unless each rank is to have its own";
 }
 
+/// Takes away what a loop reduces by itself: its first step is one of no wrapper all the same.
+void leave_to_loop(std::vector<NameId>& left, const WrapEvent* loop, const NameTable& names) {
+  if (loop == nullptr) return;
+  std::erase_if(left, [&](NameId parameter) {
+    return Wrappers::contains(names.layout(loop->params), parameter);
+  });
+}
+
 class TrainedSet final : public Law {
  public:
   explicit TrainedSet(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
@@ -357,8 +365,11 @@ class TrainedSet final : public Law {
     for (const auto& [attempt, entry] : seen) {
       if (!entry.trains_a_wrapper || entry.used.size() < 2) continue;
       const bool by_hand = entry.reduces_by_itself;
-      const LayoutId layout = by_hand ? entry.last_layout : entry.layout;
-      advice_.push_back({"A-unwrapped", unwrapped_text(by_hand, names.layout(layout), names)});
+      const std::span<const NameId> trained =
+          names.layout(by_hand ? entry.last_layout : entry.layout);
+      std::vector<NameId> left(trained.begin(), trained.end());
+      leave_to_loop(left, wrappers_.find_loop(attempt), names);
+      if (!left.empty()) advice_.push_back({"A-unwrapped", unwrapped_text(by_hand, left, names)});
     }
   }
 

@@ -133,6 +133,27 @@ void loss_reduced_on_rank_0(RankContext& rank, Form form) {
   }
 }
 
+// Ranks draw a task each, and reduce the gradients that it has given them: those of one head meet those of
+// the other, which has as many elements.
+void absent_gradients_skipped(RankContext& rank, Form form) {
+  Generator init(1);
+  nn::TwoHead model(rank.runtime(), {.in = 4, .hidden = 4, .out = 1});
+  model.reset_parameters(init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    model.use((step + rank.rank()) % 2 == 0 ? nn::Heads::kA : nn::Heads::kB);
+    optimizer.zero_grad();
+    mse_loss(model(batch.x), batch.y).backward();
+    for (const Variable& parameter : optimizer.parameters()) {
+      if (parameter.has_grad() || !form.fixed) continue;
+      parameter.set_grad(Tensor::zeros(rank.runtime(), parameter.shape(), DType::kF32));
+    }
+    average_gradients(rank, optimizer.parameters());
+    optimizer.step();
+  }
+}
+
 // The teacher is made of each rank's own initial weights; the wrapper has given all of them rank 0's.
 void teacher_copied_early(RankContext& rank, Form form) {
   Generator init(form.fixed ? 1 : 1 + static_cast<std::uint64_t>(rank.rank()));
@@ -179,6 +200,14 @@ std::vector<Bug> loop_bugs() {
        .program = loss_reduced_on_rank_0,
        .expected =
            {.law = "collectives-match", .cause = "rank0-only-collective", .ranks = {0}, .step = 1}},
+      {.id = "absent-gradients-skipped",
+       .ranks = 4,
+       .program = absent_gradients_skipped,
+       .expected = {.law = "replicas-equal",
+                    .cause = "absent-gradients-skipped",
+                    .ranks = {1, 3},
+                    .step = 0,
+                    .tensor = "head_a.weight"}},
       {.id = "teacher-copied-early",
        .program = teacher_copied_early,
        .expected = {.law = "replicas-equal", .cause = "ema-drift", .ranks = {1}, .step = 1}},

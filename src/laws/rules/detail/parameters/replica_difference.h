@@ -56,6 +56,8 @@ class DifferenceExplainer {
   /// Whether something had written to the tensor on some of the ranks since the last step.
   bool explain_by_writer(ReplicaDifference& open) const;
   void explain_by_evidence(ReplicaDifference& open) const;
+  /// Of a gradient that some ranks had none of.
+  Cause cause_of_absence(const ReplicaDifference& open) const;
   /// Whether it needed no gradient at wrapping.
   bool is_frozen(const ReplicaDifference& open) const;
   /// Whether the wrapper has never seen it.
