@@ -53,17 +53,20 @@ bool OwnReduction::is_added_apart(std::size_t i) const {
   });
 }
 
-std::vector<NameId> OwnReduction::reduced(const NameTable& names) const {
+std::vector<NameId> OwnReduction::used_alike(const NameTable& names) const {
   const std::span<const NameId> tensors = names.layout(layout);
   std::vector<NameId> alike;
-  bool communicated = false;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (!is_used_alike(i, names)) continue;
-    alike.push_back(tensors[i]);
-    communicated = communicated || is_added_apart(i);
+    if (is_used_alike(i, names)) alike.push_back(tensors[i]);
   }
-  if (!communicated) alike.clear();
   return alike;
+}
+
+std::vector<NameId> OwnReduction::reduced(const NameTable& names) const {
+  for (std::size_t i = 0; i < names.layout(layout).size(); ++i) {
+    if (is_used_alike(i, names) && is_added_apart(i)) return used_alike(names);
+  }
+  return {};
 }
 
 bool Contributions::starts_from_mean(const LossEvent& loss) {

@@ -9,6 +9,7 @@ namespace {
 
 using testing::check;
 using testing::check_together;
+using testing::DdpJob;
 using testing::EventStream;
 
 using Texts = std::vector<std::string>;
@@ -100,6 +101,38 @@ TEST(SharedOutTest, ALoopLeavesNothingOutOfWhatItReducesFromItsSecondStepOn) {
   const LawResult judged = check("trained-set", begun_by_hand("b"));
   ASSERT_EQ(judged.advice.size(), 1U);
   EXPECT_EQ(judged.advice[0].id, "A-unwrapped");
+}
+
+/// A step of a loop, to which ranks contribute `added` and in which they use `used`.
+DdpJob looped(const std::array<double, 2>& added, const std::array<double, 2>& used) {
+  DdpJob job(2);
+  job.wrap(false);
+  for (const std::int32_t rank : {0, 1}) {
+    const auto i = static_cast<std::size_t>(rank);
+    job.forward(rank, false);
+    job.grad(rank, GradPoint::kInc, added.at(i));
+    job.stream.add(rank, BackwardEvent{.reduced = false});
+    job.step(rank, used.at(i));
+  }
+  return job;
+}
+
+TEST(SharedOutTest, OfALoopItIsSaidThatStepsDifferAndNotThatNothingWasReduced) {
+  const DdpJob job = looped({1.0, 2.0}, {0.5, 1.0});
+  for (const LawResult& judged :
+       {check("reduced-once", job.stream), check_together("reduced-once", job.stream)}) {
+    ASSERT_EQ(judged.findings.size(), 1U);
+    EXPECT_EQ(
+        judged.findings[0].message,
+        "the ranks' steps did not use the same gradient: what the program reduces by itself has "
+        "not left it alike on all of them");
+  }
+}
+
+TEST(SharedOutTest, ALoopWhoseRanksHadTheSameGradientsBeforeHasReducedThem) {
+  const DdpJob job = looped({1.0, 1.0}, {1.0, 1.0});
+  EXPECT_EQ(check("reduced-once", job.stream).verdict, Verdict::kHolds);
+  EXPECT_EQ(check_together("reduced-once", job.stream).verdict, Verdict::kHolds);
 }
 
 }  // namespace

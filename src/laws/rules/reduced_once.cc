@@ -68,7 +68,7 @@ class ReducedOnce final : public Law {
       if (unused != kNoName && is_used_somewhere(key.wrapper, unused)) {
         tensor.evidence.cause = Cause::kBranchNoGraph;
       }
-      findings.push_back(tensor.finding(key, names));
+      findings.push_back(tensor.finding(key, is_loop(key.wrapper), names));
     }
     LawResult result = conclude(kReducedOnce,
                                 std::move(findings),
@@ -202,12 +202,20 @@ class ReducedOnce final : public Law {
     return wrappers_.n_members(wrapper_of(event.at), n_ranks_);
   }
 
+  /// Whether the program reduces by itself, without a wrapper.
+  bool is_loop(WrapperKey key) const {
+    const WrapEvent* const wrap = wrappers_.find(key);
+    return wrap != nullptr && !wrap->synchronizes;
+  }
+
   /// What all ranks' steps show the program to have reduced by itself. The last rank's step comes
   /// after what it uses.
   void take_own(const NameTable& names) {
     if (!added_.any()) return;
     for (const OwnReduction& own : added_.take()) {
-      unreduced_.reduced_by_program(own.wrapper, own.step, own.reduced(names));
+      // Of a loop it is known that it reduces, also where ranks had the same gradients before.
+      unreduced_.reduced_by_program(
+          own.wrapper, own.step, is_loop(own.wrapper) ? own.used_alike(names) : own.reduced(names));
     }
   }
 

@@ -18,7 +18,9 @@ void UnreducedTensor::add(const Suspect& suspect) {
   }
 }
 
-Finding UnreducedTensor::finding(const UnreducedKey& key, const NameTable& names) const {
+Finding UnreducedTensor::finding(const UnreducedKey& key,
+                                 bool by_hand,
+                                 const NameTable& names) const {
   Finding finding;
   finding.attempt = key.wrapper.attempt;
   finding.event = "step";
@@ -28,7 +30,12 @@ Finding UnreducedTensor::finding(const UnreducedKey& key, const NameTable& names
   std::sort(finding.ranks.begin(), finding.ranks.end());
   finding.cause = evidence.cause;
   finding.message = "the step used a local gradient that was never reduced";
-  if (evidence.cause == Cause::kBypassWrapper) {
+  if (by_hand) {
+    finding.message =
+        "the ranks' steps did not use the same gradient: what the program reduces by itself has "
+        "not "
+        "left it alike on all of them";
+  } else if (evidence.cause == Cause::kBypassWrapper) {
     finding.message += ": the forward went to the inner module, so nothing armed the reduction";
   } else if (evidence.cause == Cause::kLastMicroUnsynced) {
     finding.message = "the step used a contribution that came after the last reduction";

@@ -154,6 +154,31 @@ void absent_gradients_skipped(RankContext& rank, Form form) {
   }
 }
 
+// A loss scale that each rank halves where its own gradients have overflowed; the others' stay as they are.
+void own_loss_scale(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  Kernels& kernels = rank.runtime().kernels();
+  double loss_scale = 1024.0;
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    scale(mse_loss(model(batch.x), batch.y), loss_scale).backward();
+    double overflow = step == 1 && rank.rank() == 1 ? 1.0 : 0.0;
+    if (form.fixed) overflow = largest(rank.world(), overflow);
+    for (const Variable& parameter : optimizer.parameters()) {
+      if (overflow > 0.0) kernels.fill(parameter.grad(), 0.0);
+    }
+    if (overflow > 0.0) loss_scale /= 2.0;
+    average_gradients(rank, optimizer.parameters());
+    for (const Variable& parameter : optimizer.parameters()) {
+      kernels.scale(parameter.grad(), parameter.grad(), 1.0 / loss_scale);
+    }
+    optimizer.step();
+  }
+}
+
 // The teacher is made of each rank's own initial weights; the wrapper has given all of them rank 0's.
 void teacher_copied_early(RankContext& rank, Form form) {
   Generator init(form.fixed ? 1 : 1 + static_cast<std::uint64_t>(rank.rank()));
@@ -208,6 +233,10 @@ std::vector<Bug> loop_bugs() {
                     .ranks = {1, 3},
                     .step = 0,
                     .tensor = "head_a.weight"}},
+      {.id = "own-loss-scale",
+       .ranks = 3,
+       .program = own_loss_scale,
+       .expected = {.law = "replicas-equal", .ranks = {1}, .step = 1, .tensor = "first.weight"}},
       {.id = "teacher-copied-early",
        .program = teacher_copied_early,
        .expected = {.law = "replicas-equal", .cause = "ema-drift", .ranks = {1}, .step = 1}},

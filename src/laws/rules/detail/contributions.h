@@ -53,6 +53,8 @@ struct OwnReduction {
   bool is_used_alike(std::size_t i, const NameTable& names) const;
   /// Whether ranks added different ones.
   bool is_added_apart(std::size_t i) const;
+  /// The tensors of which it used the same bits.
+  std::vector<NameId> used_alike(const NameTable& names) const;
   /// The tensors that the program has reduced by itself: different on the ranks before, and the same
   /// bits on all of them in the step, which only communication brings about. With one such tensor,
   /// those that were the same before (no gradient at all, often) count too.

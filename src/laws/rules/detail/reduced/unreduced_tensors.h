@@ -39,7 +39,8 @@ struct UnreducedTensor {
 
   /// Ranks arrive in any order: keeps the earliest step and all ranks that broke the law there.
   void add(const Suspect& suspect);
-  Finding finding(const UnreducedKey& key, const NameTable& names) const;
+  /// `by_hand`: what the program has reduced by itself is known from what steps used, and from nothing else.
+  Finding finding(const UnreducedKey& key, bool by_hand, const NameTable& names) const;
 };
 
 /// Suspects wait until all ranks have taken their step: only then is it known what the program reduced
