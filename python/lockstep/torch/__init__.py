@@ -43,6 +43,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lockstep.raised import line_of
 from lockstep.torch import ending, groups
 from lockstep.torch.patches import Patches
 from lockstep.torch.recorder import Recorder
@@ -90,7 +91,7 @@ def recording(folder: str | PathLike[str], budget: float = 0.0) -> Iterator[None
     try:
         yield
     except BaseException as error:
-        recorder.exception = ending.text_of(error)
+        recorder.exception = line_of(error)
         raise
     finally:
         stop(recorder)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep import stopping
 from lockstep._core import die_by
 from lockstep.lasting import Lasting
+from lockstep.raised import line_of
 from lockstep.torch.sites import site
 from lockstep.words import EndOutcome, EndReason
 
@@ -31,14 +32,8 @@ SEAM = "ending"
 TICK_S = 1.0
 STUCK_AFTER_S = 60.0  # LOCKSTEP_STUCK_AFTER overrides it.
 WAITING_S = 2.0  # A rank that is terminated after waiting that long was stuck, not merely killed.
+_HOOKS = (__name__, "torch.distributed.distributed_c10d")  # PyTorch's says the rank, and calls the one before it.
 GRACE_S = 0.3  # For the main thread to run the handler itself.
-
-
-def text_of(error: BaseException | None) -> str:
-    if error is None:
-        return ""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def finish(recorder: Recorder, outcome: EndOutcome | None = None, detail: str = "",
@@ -50,7 +45,7 @@ def finish(recorder: Recorder, outcome: EndOutcome | None = None, detail: str = 
     recorder.quietly(SEAM, recorder.left_out.end)
     recorder.quietly(SEAM, recorder.poll)
     if outcome is None:
-        detail = recorder.exception or _running_exception()
+        detail = recorder.exception or _running_exception() or _last_exception()
         outcome = EndOutcome.EXCEPTION if detail else EndOutcome.OK
     if outcome is EndOutcome.EXCEPTION:
         recorder.quietly(SEAM, recorder.groups.give_up)
@@ -71,8 +66,21 @@ def _running_exception() -> str:
     if isinstance(error, SystemExit):
         if not error.code:
             return ""
-        return text_of(error.__context__) or f"exit code {error.code}"
-    return text_of(error)
+        return _line_of(error.__context__) or f"exit code {error.code}"
+    return _line_of(error)
+
+
+def _line_of(error: BaseException | None) -> str:
+    return line_of(error) if error is not None else ""
+
+
+def _last_exception() -> str:
+    """Python notes what ended a program before it calls the hook, which the program may have replaced. What was noted
+    while the hook is still ours did not end it: pytest, for one, notes failures of tests."""
+    hook = getattr(sys, "excepthook", None)
+    if getattr(hook, "__module__", "") in _HOOKS or hasattr(sys, "ps1"):  # At a prompt nothing has ended.
+        return ""
+    return _line_of(getattr(sys, "last_value", None))
 
 
 class Watch:
@@ -177,7 +185,7 @@ def install(recorder: Recorder) -> None:
     real = sys.excepthook
 
     def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
-        recorder.exception = text_of(error)
+        recorder.exception = line_of(error)
         return real(kind, error, trace)
 
     sys.excepthook = excepthook

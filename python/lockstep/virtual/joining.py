@@ -20,6 +20,7 @@ from urllib.parse import parse_qs, urlparse
 
 import torch.distributed as dist
 
+from lockstep.raised import text_of
 from lockstep.torch.sites import site
 from lockstep.virtual import random_state, rank
 from lockstep.virtual.arena import map_passed
@@ -181,7 +182,7 @@ class _Ending:
             except SystemExit:
                 raise
             except BaseException as error:
-                self._text = f"{type(error).__name__}: {error}"
+                self._text = text_of(error)
                 raise
         return wrapped
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import util
 from typing import TYPE_CHECKING, Any
 
+from lockstep.raised import UNSPEAKABLE, text_of
 from lockstep.virtual import clock, random_state, wire
 from lockstep.virtual.arena import Arena
 from lockstep.virtual.connection import Connection, Stopped
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _PR_SET_PDEATHSIG = 1
 EXIT_STOPPED = 3
+_MOST_CODE = (1 << 31) - 1
 _current: list[Rank] = []
 
 
@@ -163,7 +165,8 @@ def run_program(rank: Rank, program: Callable[[], Any]) -> int:
         code, text = _call(program)
         _finish_recording(rank, text)
         atexit._run_exitfuncs()
-        rank.connection.end(code, text)
+        if rank.connection.is_mine:  # Otherwise a process that the program has forked comes to its end here.
+            rank.connection.end(code, text)
     except Stopped:
         code = EXIT_STOPPED
     sys.stdout.flush()
@@ -198,19 +201,38 @@ def _call(program: Callable[[], Any]) -> tuple[int, str]:
     except Failed as error:
         code, text = 1, str(error)
     except BaseException as error:
-        code, text = 1, f"{type(error).__name__}: {error}"
-        error = error.with_traceback(_of_program(error.__traceback__))
-        sys.excepthook(type(error), error, error.__traceback__)
+        code, text = 1, text_of(error)
+        _show(error.with_traceback(_of_program(error.__traceback__)))
     threading._shutdown()  # type: ignore[attr-defined]
     return code, text
+
+
+def _show(error: BaseException) -> None:
+    """As Python does at its end: a program may have replaced the hook by one that fails, or by nothing."""
+    if getattr(sys, "excepthook", None) is None:
+        print("sys.excepthook is missing", file=sys.stderr)
+        sys.excepthook = sys.__excepthook__
+    try:
+        sys.excepthook(type(error), error, error.__traceback__)
+    except Exception as trouble:
+        print("Error in sys.excepthook:", file=sys.stderr)
+        trouble = trouble.with_traceback(_of_program(trouble.__traceback__))
+        sys.__excepthook__(type(trouble), trouble, trouble.__traceback__)
+        print("\nOriginal exception was:", file=sys.stderr)
+        sys.__excepthook__(type(error), error, error.__traceback__)
 
 
 def _code_of(error: SystemExit) -> tuple[int, str]:
     if error.code is None or isinstance(error.code, int):
         code = error.code or 0
+        if abs(code) > _MOST_CODE:
+            code = -1  # What Python makes of it.
         return code, f"exit code {code}" if code else ""
-    print(error.code, file=sys.stderr)
-    return 1, str(error.code)
+    try:
+        print(error.code, file=sys.stderr)
+        return 1, str(error.code)
+    except Exception:
+        return 1, UNSPEAKABLE
 
 
 def _of_program(trace: TracebackType | None) -> TracebackType | None:

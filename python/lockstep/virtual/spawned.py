@@ -13,6 +13,7 @@ from multiprocessing import spawn as multiprocessing_spawn
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep.raised import text_of
 from lockstep.virtual.rank import Failed, current
 
 if TYPE_CHECKING:
@@ -165,7 +166,7 @@ class Program:
             fn(index, *args)
         except Exception as error:
             files.error(number, index).write_text(traceback.format_exc())
-            raise Failed(f"{type(error).__name__}: {error}") from None
+            raise Failed(text_of(error)) from None
 
 
 def _index() -> int:

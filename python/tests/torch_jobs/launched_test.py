@@ -1,6 +1,7 @@
 """The same through the command and a launcher, as people start their jobs."""
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -85,6 +86,25 @@ def test_a_rank_killed_outright_is_dead_and_no_partition(tmp_path: Path) -> None
     [finding] = report.law("progress").findings
     assert finding.cause == "rank-crash", str(report)
     assert 1 in (*finding.ranks, *finding.missing)
+
+
+@pytest.mark.parametrize(("does", "outcome", "says"), [
+    ('class Mute(Exception):\n    def __str__(self): raise RuntimeError("mute")\n    __repr__ = __str__\nraise Mute()',
+     "exception", "Mute: <exception str() failed>"),
+    ("sys.excepthook = None\nraise ValueError('x')", "exception", "ValueError: x"),
+    ("sys.excepthook = lambda *_: None\nraise ValueError('x')", "exception", "ValueError: x"),
+    ("sys.last_value = ValueError('noted, as pytest notes failures of tests')", "ok", ""),
+], ids=["mute", "no hook", "another hook", "only noted"])
+def test_a_rank_that_raises_is_recorded_so_whatever_the_program_made_of_exceptions(
+        does: str, outcome: str, says: str, tmp_path: Path) -> None:
+    script = tmp_path / "raises.py"
+    script.write_text('import sys\nimport torch.distributed as dist\n'
+                      f'dist.init_process_group("gloo", init_method="tcp://127.0.0.1:0", rank=0, world_size=1)\n{does}\n')
+    ran = subprocess.run([*record(tmp_path / "trace"), sys.executable, str(script)], capture_output=True, text=True, check=False)
+    assert ran.returncode == (outcome == "exception"), ran.stderr
+    [file] = (tmp_path / "trace").glob("*.jsonl")
+    end = json.loads(file.read_text().splitlines()[-1])
+    assert (end["kind"], end["outcome"], end.get("detail", "")) == ("end", outcome, says)
 
 
 LATE = """import datetime, sys, time
