@@ -10,8 +10,10 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep import stopping, texts
+from lockstep import saying, stopping, texts
 from lockstep.arming import BUDGET, FOLDER
+from lockstep.claiming import claim
+from lockstep.command_line import EXIT_USAGE, Parser, Usage, seconds
 from lockstep.lasting import Lasting
 from lockstep.live import Judge, law_to_stop_on
 from lockstep.native import command
@@ -47,6 +49,10 @@ def entry() -> None:
 
 def main(arguments: list[str]) -> int:
     """Runs the command. Returns: its exit code; 2 for what cannot be understood."""
+    return saying.ended(lambda: _run(arguments))
+
+
+def _run(arguments: list[str]) -> int:
     if arguments[:1] == ["record"]:
         return record(arguments[1:])
     if arguments[:1] == ["torchrun"]:
@@ -67,20 +73,36 @@ def main(arguments: list[str]) -> int:
     try:
         native = command()
     except FileNotFoundError as error:
-        print(f"lockstep: {error}", file=sys.stderr)
-        return 2
+        saying.warn(f"lockstep: {error}")
+        return EXIT_USAGE
     os.execv(native, [native, *arguments])
 
 
 def record(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser("lockstep record", description=RECORD_HELP,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Returns: the exit code."""
+    try:
+        given, words, stop_on = _parse_record(arguments)
+        with claim(given.output, "-o"):
+            texts.say(words)
+            folder = Path(given.output).absolute()
+            environment = _environment(folder, given.budget, given.stuck_after)
+            judge = Judge(folder, stop_on, _say) if given.live or stop_on else None
+            return Recording(folder, given.output, given.stuck_after, judge).run(words, environment)
+    except Usage as error:
+        saying.warn(f"lockstep record: {error}")
+        return EXIT_USAGE
+
+
+def _parse_record(arguments: list[str]) -> tuple[argparse.Namespace, list[str], list[str]]:
+    """Returns: options, the words of COMMAND, and laws to stop on. Raises Usage."""
+    parser = Parser("lockstep record", description=RECORD_HELP,
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", default="lockstep-trace", metavar="DIR",
                         help="the folder of the trace, one file per rank (%(default)s)")
     parser.add_argument("--budget", type=float, default=0.0, metavar="SHARE",
                         help="the share of the time that recording may take, such as 0.05: gradients "
                              "and states are looked at in every k-th step (default: in each)")
-    parser.add_argument("--stuck-after", type=float, metavar="SECONDS",
+    parser.add_argument("--stuck-after", type=seconds, metavar="SECONDS",
                         help="end the job once no rank has recorded anything for so long "
                              "(default: never)")
     parser.add_argument("--live", action="store_true",
@@ -92,22 +114,15 @@ def record(arguments: list[str]) -> int:
     given = parser.parse_args(arguments)
     words = given.command[1:] if given.command[:1] == ["--"] else given.command
     if not words:
-        parser.error("name what is to be recorded: lockstep record -- torchrun ... train.py")
-    if given.stuck_after is not None and given.stuck_after <= 0:
-        parser.error(f"--stuck-after {given.stuck_after}: must be above 0")
+        raise Usage("name what is to be recorded: lockstep record -- torchrun ... train.py")
+    if given.stuck_after == 0:
+        raise Usage("--stuck-after 0: must be above 0")
     if not 0.0 <= given.budget < 1.0:
-        parser.error(f"--budget {given.budget}: must be a share of the time, such as 0.05")
+        raise Usage(f"--budget {given.budget}: must be a share of the time, such as 0.05")
     try:
-        stop_on = [law_to_stop_on(name) for name in given.stop_on]
+        return given, words, [law_to_stop_on(name) for name in given.stop_on]
     except ValueError as error:
-        parser.error(f"--stop-on: {error}")
-    folder = Path(given.output).absolute()
-    if any(folder.glob("*.jsonl")):
-        parser.error(f"{given.output}: holds a trace already; choose another folder with -o")
-    texts.say(words)
-    environment = _environment(folder, given.budget, given.stuck_after)
-    judge = Judge(folder, stop_on, _say) if given.live or stop_on else None
-    return Recording(folder, given.output, given.stuck_after, judge).run(words, environment)
+        raise Usage(f"--stop-on: {error}") from None
 
 
 def _environment(folder: Path, budget: float, stuck_after: float | None) -> dict[str, str]:
@@ -125,7 +140,7 @@ def _environment(folder: Path, budget: float, stuck_after: float | None) -> dict
 
 def _say(finding: Finding) -> None:
     cause = f" Likely cause: {finding.cause}." if finding.cause else ""
-    print(f"lockstep: {finding.sentence}{cause}", file=sys.stderr, flush=True)
+    saying.warn(f"lockstep: {finding.sentence}{cause}")
 
 
 class Recording:
@@ -140,11 +155,10 @@ class Recording:
 
     def run(self, command: list[str], environment: dict[str, str]) -> int:
         """Returns: the exit code."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         try:
             job = subprocess.Popen(command, env=environment)
         except OSError as error:
-            print(f"lockstep: {command[0]}: {error.strerror}", file=sys.stderr)
+            saying.warn(f"lockstep: {command[0]}: {error.strerror}")
             return 127
 
         def pass_on(number: int, _frame: FrameType | None) -> None:
@@ -155,11 +169,10 @@ class Recording:
         code = self._wait(job)
         ranks = reap(self.folder)
         if not ranks:
-            print("lockstep: nothing was recorded: no Python process of the job joined a process group",
-                  file=sys.stderr)
+            saying.warn("lockstep: nothing was recorded: no Python process of the job joined a process group")
         else:
-            print(f"lockstep: recorded {ranks} rank{'s' * (ranks != 1)} into {self.shown}; "
-                  f"judge: lockstep check {self.shown}", file=sys.stderr)
+            saying.warn(f"lockstep: recorded {ranks} rank{'s' * (ranks != 1)} into {self.shown}; "
+                        f"judge: lockstep check {self.shown}")
         code = 128 - code if code < 0 else code
         return self._verdict(code) if self.judge is not None and ranks else code
 
@@ -169,13 +182,13 @@ class Recording:
         try:
             report = check(self.folder)
         except ValueError as error:
-            print(f"lockstep: the trace cannot be judged: {error}", file=sys.stderr)
+            saying.warn(f"lockstep: the trace cannot be judged: {error}")
             return code or 2
         self.judge.take(report)
         if self.stopped_for:
             return 1
         if not report.findings:
-            print("lockstep: no law is broken", file=sys.stderr)
+            saying.warn("lockstep: no law is broken")
         return code or int(bool(report.findings))
 
     def _wait(self, job: subprocess.Popen[bytes]) -> int:
@@ -189,14 +202,13 @@ class Recording:
                 last = _last_record(self.folder)
                 silent_s = silence.look(last) if last else 0.0
             if self.stuck_after is not None and silent_s > self.stuck_after + 2 * POLL_S:
-                print(f"lockstep: no rank has recorded anything for {silent_s:.0f} s: ending the job",
-                      file=sys.stderr)
+                saying.warn(f"lockstep: no rank has recorded anything for {silent_s:.0f} s: ending the job")
                 stopping.write(self.folder, stopping.STANDSTILL)
                 return _end(job)
             if self.judge is not None:
                 self.stopped_for = self.judge.look(silent_s)
                 if self.stopped_for:
-                    print(f"lockstep: law {self.stopped_for} is broken: ending the job", file=sys.stderr)
+                    saying.warn(f"lockstep: law {self.stopped_for} is broken: ending the job")
                     stopping.write(self.folder, self.stopped_for)
                     return _end(job)
 

@@ -60,7 +60,7 @@ def _settings(config: pytest.Config, given: dict[str, Any]) -> Settings:
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     try:
         return Settings(**{**given, **{name: value for name, value in words.items() if value is not None}})
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise pytest.UsageError(f"lockstep: {error}") from None
 
 
@@ -148,7 +148,7 @@ def _run(body: Callable[[], Any], item: pytest.Item | None, settings: Settings) 
         if skipped.ending is Ending.SKIPPED:
             raise pytest.skip.Exception(str(skipped)) from None
         raise pytest.xfail.Exception(str(skipped)) from None
-    except (Refused, ValueError) as error:
+    except (Refused, ValueError, OSError) as error:  # Also where no descriptors or memory are left for so many ranks.
         raise pytest.fail.Exception(f"lockstep: {error}", pytrace=False) from None
     except RanksFailed as failed:
         if failed.again and item is not None:

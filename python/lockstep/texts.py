@@ -7,8 +7,10 @@ with a whole number, directly or by a name that nothing else is ever assigned to
 from __future__ import annotations
 
 import ast
-import sys
+import os
 from typing import NamedTuple
+
+from lockstep.saying import warn
 
 PLACES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK")
 
@@ -37,7 +39,7 @@ def compared(source: str) -> list[Compared]:
 def say(words: list[str]) -> None:
     """Names on stderr what the scripts among the words of a command line compare."""
     for word in words:
-        if not word.endswith(".py"):
+        if not word.endswith(".py") or not os.path.isfile(word):  # A pipe would be waited for.
             continue
         try:
             with open(word, encoding="utf-8") as file:
@@ -45,7 +47,7 @@ def say(words: list[str]) -> None:
         except (OSError, UnicodeDecodeError):
             continue
         for one in compared(source):
-            print(f"lockstep: {one.sentence(word)}", file=sys.stderr)
+            warn(f"lockstep: {one.sentence(word)}")
 
 
 def _scope(tree: ast.AST) -> list[ast.AST]:

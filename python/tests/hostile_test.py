@@ -12,8 +12,9 @@ import pytest
 
 from lockstep.reproduce import main, small_job
 from lockstep.reproduce.facts import Facts, RankFacts
-from lockstep.reproduce.quoting import escaped, plain, quoted
+from lockstep.reproduce.quoting import escaped, quoted
 from lockstep.reproduce.recipes import Recipe
+from lockstep.saying import plain
 
 LOCKSTEP = Path(os.environ["LOCKSTEP_BUILD"]) / "bin" / "lockstep"
 # As JSON has them: quotes that end a string or a docstring, lines that end a comment, what a terminal obeys.

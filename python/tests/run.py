@@ -30,7 +30,7 @@ AGAIN = ("torch", "virtual")  # Suites whose tests start ranks of PyTorch.
 FAILED = 1  # Of pytest: tests ran, and some failed.
 PATIENCE_S = 15.0  # A loader's workers look every 5 s whether their rank is still there.
 PR_SET_CHILD_SUBREAPER = 36
-CORE = ("core", "explore", "hostile", "museum", "lasting", "live", "texts", "suite")
+CORE = ("core", "commands", "explore", "hostile", "museum", "lasting", "live", "texts", "suite")
 SUITES = ("core", "torch", "virtual", "types", "wheel", "soak")
 
 

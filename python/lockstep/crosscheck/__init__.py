@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import argparse
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.crosscheck import program, scenario, states
 from lockstep.native import command
+from lockstep.saying import say, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,7 +67,7 @@ def _crosscheck(given: argparse.Namespace, folder: Path, script: Path) -> int:
     if problem:
         return _say(f"the PyTorch program failed: {problem}", FAILED)
     compared = states.compare(folder / "sim", folder / "torch")
-    print(compared.text(job.ranks))
+    say(compared.text(job.ranks))
     return EQUAL if compared.equal else DIFFERENT
 
 
@@ -93,5 +93,5 @@ def run_torch(script: Path, ranks: int, trace: Path) -> str:
 
 
 def _say(problem: str, code: int) -> int:
-    print(f"lockstep crosscheck: {problem}", file=sys.stderr)
+    warn(f"lockstep crosscheck: {problem}")
     return code

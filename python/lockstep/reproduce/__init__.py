@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,8 +14,9 @@ from lockstep.report import check, report_of
 from lockstep.reproduce import small_job
 from lockstep.reproduce.calls import Calls
 from lockstep.reproduce.facts import Facts, read
-from lockstep.reproduce.quoting import escaped, plain, quoted
+from lockstep.reproduce.quoting import escaped, quoted
 from lockstep.reproduce.recipes import Recipe, recipe_for
+from lockstep.saying import plain, say, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -281,14 +281,14 @@ def main(arguments: list[str]) -> int:
     try:
         made = reproduce(paths, given.output, given.buffers)
     except ValueError as error:
-        print(f"lockstep reproduce: {plain(str(error))}", file=sys.stderr)
+        warn(f"lockstep reproduce: {plain(str(error))}")
         return 2
     except CannotReproduce as error:
-        print(f"lockstep reproduce: {plain(str(error))}", file=sys.stderr)
+        warn(f"lockstep reproduce: {plain(str(error))}")
         return 1
-    print("wrote " + ", ".join(map(str, made.files)))
+    say("wrote " + ", ".join(map(str, made.files)))
     for finding in made.shown:
-        print(f"shows: {plain(finding.sentence)}")
+        say(f"shows: {plain(finding.sentence)}")
     for sentence in made.missing:
-        print(f"but {plain(sentence)}")
+        say(f"but {plain(sentence)}")
     return 0 if made.shown or made.elsewhere else 1

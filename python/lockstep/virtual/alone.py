@@ -24,9 +24,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lockstep import saying
+from lockstep.command_line import Usage
 from lockstep.virtual import launch, rank, spawned
 from lockstep.virtual.meeting import Meeting, attempt
-from lockstep.virtual.options import Options, Usage
+from lockstep.virtual.options import Options
 from lockstep.virtual.spawned import Files, Request, Start
 
 if TYPE_CHECKING:
@@ -202,6 +204,8 @@ def _install(job: _Job, end: socket.socket) -> None:
                 end.close()
                 job.run(request, lambda: (fn, args), inherits_random=True)
                 os.write(done, b".")
+            except (KeyboardInterrupt, saying.OutputLost):
+                pass  # The command has been ended as well, or cannot print either.
             except BaseException:
                 import traceback
                 traceback.print_exc()

@@ -2,10 +2,10 @@
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lockstep.saying import say, warn
 from lockstep.virtual import launch
 from lockstep.virtual.options import command_of
 from lockstep.virtual.shrinking import shrink
@@ -49,10 +49,10 @@ def explore(given: Options) -> int:
         if first is None and not outcome.ok:
             first = seed, outcome
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    print(f"lockstep: {given.explore} schedules: {counts}")
+    say(f"lockstep: {given.explore} schedules: {counts}")
     if first is None:
         return launch.EXIT_OK
-    print(f"lockstep: the first that failed: --serial --seed {first[0]}")
+    say(f"lockstep: the first that failed: --serial --seed {first[0]}")
     say_smallest(given, *first)
     return launch.EXIT_FINDINGS
 
@@ -78,13 +78,12 @@ def say_smallest(given: Options, seed: int, outcome: Outcome) -> None:
                           lambda text: failure(replace(before.given, strategy=text), before.seed) is not None, MOST_TRIES)
         again = failure(replace(before.given, strategy=schedule.schedule), before.seed)
         if again is None:
-            print("lockstep: not every run of this schedule fails: something that no schedule decides takes part",
-                  file=sys.stderr)
+            warn("lockstep: not every run of this schedule fails: something that no schedule decides takes part")
             launch.say(outcome, given, again=False)
             return
         last = again
         says = [*says, f"{schedule.n_after} of {schedule.n_before} deviations"]
         tries += schedule.tries
-    print(f"lockstep: made smaller in {tries} tries: {', '.join(says) or 'nothing can be left out'}")
-    print(f"lockstep: again: {command_of(replace(last.given, seed=last.seed))}")
+    say(f"lockstep: made smaller in {tries} tries: {', '.join(says) or 'nothing can be left out'}")
+    say(f"lockstep: again: {command_of(replace(last.given, seed=last.seed))}")
     launch.say(last.outcome, last.given, again=False)

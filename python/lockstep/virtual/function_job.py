@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import os
 import pickle
 import shutil
@@ -13,10 +14,12 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep.virtual import launch, options, zygote
+from lockstep import _core
+from lockstep.command_line import MOST_SECONDS
+from lockstep.virtual import known_words, launch, options, zygote
 from lockstep.virtual.clock import ClockMode
 from lockstep.virtual.connection import Stopped
-from lockstep.virtual.rank import Failed
+from lockstep.virtual.rank import Failed, current
 from lockstep.virtual.shrinking import shrink
 from lockstep.virtual.works import CallFailed
 
@@ -25,6 +28,11 @@ if TYPE_CHECKING:
 
     from lockstep.virtual.launch import Outcome
     from lockstep.virtual.options import Options
+
+
+_BOUNDS = (("ranks", 1, options.MOST_RANKS), ("schedules", 1, options.MOST_TIMES),
+           ("seed", 0, options.MOST_SEED - options.MOST_TIMES), ("arena_mb", 1, options.MOST_ARENA_MB),
+           ("wall_limit", 0, MOST_SECONDS))
 
 
 @dataclass(frozen=True)
@@ -49,12 +57,41 @@ class Settings:
     arena_mb: int = 1024
 
     def __post_init__(self) -> None:
-        for name, least in (("ranks", 1), ("schedules", 1), ("seed", 0), ("arena_mb", 1), ("wall_limit", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name}={getattr(self, name)!r}: must be {least} or more")
-        ClockMode(self.clock)
-        if self.device not in options.DEVICES:
-            raise ValueError(f"device={self.device!r}: there are {', '.join(options.DEVICES)}")
+        """Raises ValueError, which names the argument."""
+        for name, least, most in _BOUNDS:
+            value = getattr(self, name)
+            kinds = (int, float) if name == "wall_limit" else (int,)
+            if type(value) not in kinds or not least <= value <= most:
+                raise self._wrong(name, f"must be {'a whole number' if kinds == (int,) else 'a number of seconds'} from {least} to {most}")
+        for name in ("laws", "expire"):
+            if type(getattr(self, name)) is not bool:
+                raise self._wrong(name, "must be True or False")
+        for name in ("schedule", "backend", "buffers", "order", "pairing"):
+            if not isinstance(getattr(self, name), str):
+                raise self._wrong(name, "must be a text")
+        for name in ("allow", "faults"):
+            value = getattr(self, name)
+            if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
+                raise self._wrong(name, "must be a list of texts")
+        for name, words in (("clock", [mode.value for mode in ClockMode]), ("device", options.DEVICES)):
+            if getattr(self, name) not in words:
+                raise self._wrong(name, f"there are {', '.join(words)}")
+        self._require_known_words()
+
+    def _require_known_words(self) -> None:
+        try:
+            known_words.require(order=self.order, strategy=self.schedule, pairing=self.pairing, allow=self.allow,
+                                buffers=self.buffers)
+        except known_words.Unknown as error:
+            raise self._wrong("schedule" if error.option == "strategy" else error.option, str(error)) from None
+        for fault in self.faults:
+            try:
+                _core.torn_saves([fault], self.ranks)
+            except ValueError as error:
+                raise self._wrong("faults", str(error)) from None
+
+    def _wrong(self, name: str, why: str) -> ValueError:
+        return ValueError(f"{name}={getattr(self, name)!r}: {why}")
 
     def as_options(self) -> Options:
         """The same on the command line."""
@@ -62,7 +99,7 @@ class Settings:
         return dataclasses.replace(
             given, program=sys.argv[0], arguments=tuple(sys.argv[1:]), record=self.laws, allow=self.allow,
             buffers=self.buffers, order=self.order, pairing=self.pairing, faults=self.faults, expire=self.expire,
-            clock=ClockMode(self.clock), device=self.device, arena_mb=self.arena_mb, wall_limit_ms=int(self.wall_limit * 1000))
+            clock=ClockMode(self.clock), device=self.device, arena_mb=self.arena_mb, wall_limit_ms=math.ceil(self.wall_limit * 1000))
 
 
 class Ending(Enum):
@@ -147,6 +184,8 @@ class _Program:
         except Stopped:
             raise
         except BaseException as error:
+            if current() is None:
+                raise
             result = self._describe(error)
             if isinstance(error, CallFailed) and result.ending is Ending.RAISED:
                 result = dataclasses.replace(result, ending=Ending.FOLLOWED)
@@ -166,6 +205,8 @@ class _Program:
         return value
 
     def _leave(self, result: RankResult) -> None:
+        if current() is None:
+            return  # A process that the function has forked: the result is the rank's.
         path = Path(self._folder) / os.environ["RANK"]
         path.write_bytes(pickle.dumps(result))
 

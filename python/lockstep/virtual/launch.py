@@ -1,26 +1,29 @@
 """`lockstep torchrun`: runs a script as virtual ranks, says what came of it, and judges what it did."""
 from __future__ import annotations
 
+import os
 import shutil
 import signal
-import sys
 import tempfile
 import uuid
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep import report
+from lockstep import report, saying
+from lockstep.claiming import claim
+from lockstep.command_line import EXIT_USAGE, Usage
 from lockstep.reaping import End, reap
 from lockstep.virtual import options as command_line
-from lockstep.virtual.options import Options, Usage
+from lockstep.virtual.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 EXIT_OK = 0
 EXIT_FINDINGS = 1
-EXIT_USAGE = 2
+EXIT_FAILED = 3
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 FIRST_WORDS = {
@@ -62,18 +65,37 @@ def _terminate(*_: object) -> None:
     raise _Terminated
 
 
+def _leave(number: int, _frame: object) -> None:
+    """While modules are imported an exception may end up in any of them; and there is nothing yet to remove."""
+    os.write(2, f"lockstep: {FIRST_WORDS['interrupted']}: no rank had started\n".encode())
+    os._exit(128 + number)
+
+
+def _take_signals(on_term: Callable[..., None], on_int: Callable[..., Any]) -> None:
+    signal.signal(signal.SIGTERM, on_term)
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # As where a shell without job control starts this behind it.
+        signal.signal(signal.SIGINT, on_int)
+
+
 def main(arguments: Sequence[str], alone: bool = False) -> int:
     """`lockstep torchrun`, and `lockstep run` of a script that starts its ranks itself.
 
     Returns: the exit code, as that of `lockstep run` of a scenario.
     """
     name = "run" if alone else "torchrun"
-    signal.signal(signal.SIGTERM, _terminate)  # So that what is temporary is removed.
+    _take_signals(_leave, _leave)
+    saying.require_output()
     try:
         given = command_line.parse(arguments, alone)
+        with claim(given.trace, "--trace") if given.trace else nullcontext():
+            return _start(given, name)
     except Usage as error:
-        print(f"lockstep {name}: {error}", file=sys.stderr)
+        saying.warn(f"lockstep {name}: {error}")
         return EXIT_USAGE
+
+
+def _start(given: Options, name: str) -> int:
+    """Returns: the exit code."""
     from lockstep import texts
     from lockstep.virtual import zygote
     from lockstep.virtual.connection import Refused
@@ -82,15 +104,20 @@ def main(arguments: Sequence[str], alone: bool = False) -> int:
     try:
         if not given.separate:
             zygote.prepare(given.preload)
+        _take_signals(_terminate, signal.default_int_handler)  # So that what is temporary is removed.
         return _run_all(given)
-    except (Refused, Usage, ValueError) as error:
-        print(f"lockstep {name}: {error}", file=sys.stderr)
+    except (Refused, ValueError) as error:
+        saying.warn(f"lockstep {name}: {error}")
         return EXIT_USAGE
     except ScriptFailed as error:
-        print(f"lockstep: {FIRST_WORDS['failed']}: {error}", file=sys.stderr)
+        saying.warn(f"lockstep: {FIRST_WORDS['failed']}: {error}")
         return EXIT_FINDINGS
+    except OSError as error:  # No descriptors, processes or memory are left, or no room on a disk.
+        saying.warn(f"lockstep {name}: {error}")
+        return EXIT_FAILED
     except (KeyboardInterrupt, _Terminated) as stopped:
-        print(f"lockstep: {FIRST_WORDS['interrupted']}: the ranks were ended", file=sys.stderr)
+        if not saying.is_lost():
+            saying.warn(f"lockstep: {FIRST_WORDS['interrupted']}: the ranks were ended")
         return EXIT_INTERRUPTED if isinstance(stopped, KeyboardInterrupt) else EXIT_TERMINATED
 
 
@@ -104,7 +131,7 @@ def _run_all(given: Options) -> int:
 
         outcome, judgement = as_one_rank.run(given)
         say(outcome, given)
-        print(judgement)
+        saying.say(str(judgement))
         return max(_code(outcome), EXIT_FINDINGS if judgement.verdict is as_one_rank.Verdict.BROKEN else EXIT_OK)
     outcome = run(given, given.seed, given.trace)
     say(outcome, given)
@@ -196,7 +223,7 @@ def _attempts(given: Options, seed: int, trace: str, quiet: bool, program: Calla
                 found["notes"].append(f"{len(struck)} of {len(given.faults)} planned faults struck: the others' calls or saves "
                                       "never came")
             return Outcome(found, attempt + 1, lines=printer.lines)
-        print(f"lockstep: attempt {attempt} failed: {found['error']}: starting again", file=sys.stderr)
+        saying.warn(f"lockstep: attempt {attempt} failed: {found['error']}: starting again")
         store = found["store"]
         # Planned faults belong to the first attempt: the job would never get past them.
         how, settings = replace(how, faults=()), replace(settings, torn=())
@@ -230,19 +257,19 @@ def say(outcome: Outcome, given: Options, again: bool = True) -> None:
     for each in outcome.others:
         say(each, given, again)
     for line in verdict_lines(outcome.found, again):
-        print(f"lockstep: {line}" if not line.startswith(" ") else line, file=sys.stderr)
+        saying.warn(f"lockstep: {line}" if not line.startswith(" ") else line)
     device = "the CPU" if given.device == "cpu" else "the CPU, which pretends to be CUDA"
     called = f" that {outcome.called} started" if outcome.called else ""
     where = f"{len(outcome.found['ends'])} virtual ranks{called}, simulated on {device}, sums in the order {given.order}"
     if outcome.report is not None:
-        print(f"lockstep: {where}\n{outcome.report}")
+        saying.say(f"lockstep: {where}\n{outcome.report}")
         for note in outcome.report.notes:
-            print(f"  note: {note}")
+            saying.say(f"  note: {note}")
     else:
-        print(f"lockstep: {outcome.found['outcome']}: {where}, not recorded")
+        saying.say(f"lockstep: {outcome.found['outcome']}: {where}, not recorded")
     if outcome.script_code:
-        print(f"lockstep: {FIRST_WORDS['failed']}: the script that started them ended with exit code "
-              f"{outcome.script_code}", file=sys.stderr)
+        saying.warn(f"lockstep: {FIRST_WORDS['failed']}: the script that started them ended with exit code "
+                    f"{outcome.script_code}")
 
 
 def verdict_lines(found: Any, again: bool = True) -> list[str]:
@@ -290,9 +317,9 @@ def _compare_again(given: Options) -> int:
                  if events[0].get(file) != events[1].get(file)]
     if not differing:
         total = sum(len(lines) for lines in events[0].values())
-        print(f"lockstep: twice: equal: {total} events on {len(events[0])} ranks")
+        saying.say(f"lockstep: twice: equal: {total} events on {len(events[0])} ranks")
         return EXIT_OK
-    print(f"lockstep: twice: the runs differ in {', '.join(differing)}")
+    saying.say(f"lockstep: twice: the runs differ in {', '.join(differing)}")
     return EXIT_FINDINGS
 
 

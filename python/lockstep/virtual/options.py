@@ -2,13 +2,17 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
+import re
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep import _core
+from lockstep.command_line import Parser, Usage, seconds, whole
+from lockstep.virtual import known_words
 from lockstep.virtual.clock import ClockMode
 
 if TYPE_CHECKING:
@@ -43,12 +47,12 @@ _FLAGS_WITHOUT_EFFECT = ("--standalone", "--no-rdzv")
 
 DEVICES = ("cpu", "cpu-as-cuda")
 ARENA_MB = 4096
-MOST_RANKS = 1 << 20  # Where the script says how many there are.
+MOST_RANKS = 1 << 20
+MOST_SEED = (1 << 64) - 1
+MOST_ARENA_MB = 1 << 26  # Half of the address space of a process.
+MOST_TIMES = (1 << 31) - 1  # Of runs, restarts and steps.
+_times = whole(0, MOST_TIMES)
 TornSave = tuple[int, int, int]  # Rank, its save, percent of the bytes that are written.
-
-
-class Usage(Exception):
-    """A command line that cannot be understood or simulated; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -98,18 +102,13 @@ class Options:
         return tuple(_core.torn_saves(list(self.faults), self.ranks))
 
 
-class _Parser(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        raise Usage(message)
-
-
 def _both(name: str) -> tuple[str, str]:
     """torchrun takes hyphens and underscores."""
     return f"--{name}", f"--{name.replace('-', '_')}"
 
 
 def _parser_alone() -> argparse.ArgumentParser:
-    parser = _Parser("lockstep run", description=ABOUT_ALONE, allow_abbrev=False,
+    parser = Parser("lockstep run", description=ABOUT_ALONE, allow_abbrev=False,
                      formatter_class=argparse.RawDescriptionHelpFormatter)
     pythons = parser.add_argument_group("Python's options")
     pythons.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module, as with python -m")
@@ -121,7 +120,7 @@ def _parser_alone() -> argparse.ArgumentParser:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser("lockstep torchrun", description=ABOUT, allow_abbrev=False,
+    parser = Parser("lockstep torchrun", description=ABOUT, allow_abbrev=False,
                      formatter_class=argparse.RawDescriptionHelpFormatter)
     theirs = parser.add_argument_group("torchrun's options")
     theirs.add_argument(*_both("nproc-per-node"), default="1", metavar="N", help="ranks of a node (%(default)s)")
@@ -129,8 +128,8 @@ def _parser() -> argparse.ArgumentParser:
     theirs.add_argument("-m", "--module", action="store_true", help="SCRIPT is a module, as with python -m")
     theirs.add_argument(*_both("rdzv-id"), default="none", metavar="ID", help="TORCHELASTIC_RUN_ID")
     theirs.add_argument(*_both("master-addr"), default="127.0.0.1", metavar="HOST", help="MASTER_ADDR")
-    theirs.add_argument(*_both("master-port"), default="29500", metavar="PORT", help="MASTER_PORT")
-    theirs.add_argument(*_both("max-restarts"), type=int, default=0, metavar="N",
+    theirs.add_argument(*_both("master-port"), type=whole(0, 65535), default=29500, metavar="PORT", help="MASTER_PORT")
+    theirs.add_argument(*_both("max-restarts"), type=_times, default=0, metavar="N",
                         help="starts all ranks again so often after one failed (%(default)s)")
     theirs.add_argument(*_both("log-dir"), default="", metavar="DIR", help="what ranks print goes there as well")
     for name in _WITHOUT_EFFECT:
@@ -153,7 +152,7 @@ def _add_rest(parser: argparse.ArgumentParser) -> None:
 def _add_own(own: argparse._ArgumentGroup) -> None:
     own.add_argument("--serial", action="store_true",
                      help="one rank computes at a time, and the strategy decides which")
-    own.add_argument("--seed", type=int, default=0, metavar="S",
+    own.add_argument("--seed", type=whole(0, MOST_SEED), default=0, metavar="S",
                      help="of the schedule, of generators that a script does not seed, and of transfers (%(default)s)")
     own.add_argument("--strategy", default="", metavar="NAME",
                      help="how a schedule is chosen, or a schedule's token (docs/schedules.md); random with --serial "
@@ -166,7 +165,7 @@ def _add_own(own: argparse._ArgumentGroup) -> None:
                      help="a planned fault, such as drop:2:6; may be repeated")
     own.add_argument("--fault-file", default="", metavar="FILE",
                      help="planned faults, one per line, after those of --fault; # begins a comment")
-    own.add_argument("--steps", type=int, default=0, metavar="N",
+    own.add_argument("--steps", type=_times, default=0, metavar="N",
                      help="ends each rank after the N-th step of one of its optimizers")
     own.add_argument("--shrink", action="store_true",
                      help="makes a job that fails smaller: fewer faults, ranks and steps; --explore always does")
@@ -184,13 +183,14 @@ def _add_own(own: argparse._ArgumentGroup) -> None:
                      help="cpu (%(default)s), or cpu-as-cuda: scripts for GPUs run on the CPU")
     own.add_argument("--trace", default="", metavar="DIR", help="keeps the trace in DIR")
     own.add_argument("--no-record", action="store_true", help="records nothing: only the verdict is given")
-    own.add_argument("--explore", type=int, default=0, metavar="N", help="runs N serial schedules")
+    own.add_argument("--explore", type=_times, default=0, metavar="N", help="runs N serial schedules")
     own.add_argument("--twice", action="store_true", help="runs twice and compares what was recorded")
     own.add_argument("--preload", default="", metavar="A,B", help="modules to import once, before the ranks start")
-    own.add_argument("--arena-mb", type=int, default=ARENA_MB, metavar="MIB",
+    own.add_argument("--arena-mb", type=whole(1, MOST_ARENA_MB), default=ARENA_MB, metavar="MIB",
                      help="address space for each rank's calls under way (%(default)s)")
-    own.add_argument("--wall-limit", type=float, default=0.0, metavar="SECONDS",
-                     help="a rank that sleeps outside Lockstep's calls for so long is stuck (default: never)")
+    own.add_argument("--wall-limit", type=seconds, default=0.0, metavar="SECONDS",
+                     help="a rank that sleeps outside Lockstep's calls for so long is stuck (default: never); one that "
+                          "computes is waited for, however long")
     own.add_argument("--no-prefix", action="store_true", help="prints what ranks print as it is")
     own.add_argument("--allow", action="append", default=[], metavar="LAW[@TENSOR]", help="exempts it")
     own.add_argument("--buffers", default="", metavar="POLICY", help="what buffers were meant to be")
@@ -203,31 +203,15 @@ def parse(arguments: Sequence[str], alone: bool = False) -> Options:
         alone: of `lockstep run`: the script starts its ranks itself.
     """
     given = (_parser_alone() if alone else _parser()).parse_args(list(arguments))
-    for name in ("no_python", "run_path"):
-        if getattr(given, name):
-            raise Usage(f"--{name.replace('_', '-')}: not simulated: ranks are forked from a process that has PyTorch "
-                        "imported")
-    if given.device not in DEVICES:
-        raise Usage(f"--device {given.device}: not simulated: {' and '.join(DEVICES)} are")
     nodes = _count("--nnodes", given.nnodes)
     per_node = _count("--nproc-per-node", given.nproc_per_node)
-    if given.explore < 0 or given.max_restarts < 0 or given.arena_mb < 1 or given.wall_limit < 0:
-        raise Usage("--explore, --max-restarts and --wall-limit must not be below 0, --arena-mb not below 1")
-    if given.steps < 0:
-        raise Usage(f"--steps {given.steps}: must not be below 0")
-    if given.separate and (alone or given.preload):
-        raise Usage("--separate: not simulated " + ("for ranks that a script starts itself" if alone else
-                                                    "with --preload: nothing is shared between the interpreters"))
-    _check_as_one_rank(given, alone, nodes * per_node)
-    if not given.module and not os.path.isfile(given.program):
-        raise Usage(f"{given.program}: no such file")
-    if given.no_record and (given.trace or given.twice):
-        raise Usage("--no-record: --trace and --twice need what is recorded")
+    _check(given, alone, nodes * per_node)
     return Options(
         ranks=nodes * per_node, per_node=per_node, nodes=nodes, program=given.program,
         arguments=tuple(given.arguments), is_module=given.module, run_id=given.rdzv_id,
-        master=(given.master_addr, given.master_port), max_restarts=given.max_restarts,
-        log_folder=given.log_dir, serial=given.serial or given.explore > 0, seed=given.seed,
+        master=(given.master_addr, str(given.master_port)), max_restarts=given.max_restarts,
+        log_folder="" if given.log_dir == os.devnull else given.log_dir,  # As torchrun has it.
+        serial=given.serial or given.explore > 0, seed=given.seed,
         strategy=given.strategy or ("random" if given.serial or given.explore else ""), order=given.order,
         pairing=given.pairing,
         faults=_faults(given, MOST_RANKS if alone else nodes * per_node), steps=given.steps,
@@ -235,8 +219,37 @@ def parse(arguments: Sequence[str], alone: bool = False) -> Options:
         clock=ClockMode(given.clock), device=given.device, trace=given.trace,
         record=not given.no_record, explore=given.explore, twice=given.twice,
         preload=tuple(name for name in given.preload.split(",") if name), arena_mb=given.arena_mb,
-        wall_limit_ms=int(given.wall_limit * 1000), prefix=not given.no_prefix,
+        wall_limit_ms=math.ceil(given.wall_limit * 1000), prefix=not given.no_prefix,
         allow=tuple(given.allow), buffers=given.buffers, alone=alone)
+
+
+def _check(given: argparse.Namespace, alone: bool, ranks: int) -> None:
+    """Raises Usage for what does not go together, or is not simulated."""
+    for name in ("no_python", "run_path"):
+        if getattr(given, name):
+            raise Usage(f"--{name.replace('_', '-')}: not simulated: ranks are forked from a process that has PyTorch "
+                        "imported")
+    if given.device not in DEVICES:
+        raise Usage(f"--device {given.device}: not simulated: {' and '.join(DEVICES)} are")
+    if ranks > MOST_RANKS:
+        raise Usage(f"{ranks} ranks: must be {MOST_RANKS} or fewer")
+    if given.seed > MOST_SEED - given.explore:
+        raise Usage(f"--seed {given.seed}: the seeds of {given.explore} schedules go beyond {MOST_SEED}")
+    if given.separate and (alone or given.preload):
+        raise Usage("--separate: not simulated " + ("for ranks that a script starts itself" if alone else
+                                                    "with --preload: nothing is shared between the interpreters"))
+    _check_as_one_rank(given, alone, ranks)
+    if not given.module and not os.path.isfile(given.program):
+        raise Usage(f"{given.program}: no such file")
+    if given.no_record and (given.trace or given.twice):
+        raise Usage("--no-record: --trace and --twice need what is recorded")
+    if given.log_dir != os.devnull and os.path.exists(given.log_dir) and not os.path.isdir(given.log_dir):
+        raise Usage(f"--log-dir {given.log_dir}: is not a folder")
+    try:
+        known_words.require(order=given.order, strategy=given.strategy, pairing=given.pairing, allow=given.allow,
+                            buffers=given.buffers)
+    except known_words.Unknown as error:
+        raise Usage(f"--{error.option}: {error}") from None
 
 
 def _check_as_one_rank(given: argparse.Namespace, alone: bool, ranks: int) -> None:
@@ -285,8 +298,8 @@ def _faults_of_file(path: str) -> list[tuple[str, str]]:
 def _count(name: str, text: str) -> int:
     if text == "cpu" and name == "--nproc-per-node":
         return os.cpu_count() or 1
-    if not text.isdigit() or int(text) < 1:
-        raise Usage(f"{name} {text}: must be a number of 1 or more; ranges, 'auto' and 'gpu' are not simulated")
+    if re.fullmatch(r"0*[1-9][0-9]{0,9}", text) is None:
+        raise Usage(f"{name} {text}: must be a number from 1 to {MOST_RANKS}; ranges, 'auto' and 'gpu' are not simulated")
     return int(text)
 
 

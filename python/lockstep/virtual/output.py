@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import os
 import selectors
-import sys
+import signal
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from lockstep import saying
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +29,8 @@ class Printer:
         prefix: lines begin with "[rank 3] ".
         folder: each rank's lines go into DIR/RANK/stdout.log and stderr.log as well; "" = nowhere.
         quiet: they are not printed.
+
+    Whatever becomes of what is copied, it is read: a rank would wait for ever to write into a pipe that is full.
     """
 
     def __init__(self, prefix: bool = True, folder: str = "", quiet: bool = False) -> None:
@@ -70,10 +74,20 @@ class Printer:
         text = line.decode("utf-8", "replace")
         self.lines.append((rank, text))
         if self._folder:
-            folder = Path(self._folder) / str(rank)
+            self._keep(Path(self._folder) / str(rank), "stdout.log" if number == 1 else "stderr.log", text)
+        if self._quiet:
+            return
+        try:
+            saying.show(f"[rank {rank}] {text}" if self._prefix else text, errors=number == 2)
+        except saying.OutputLost:
+            self._quiet = True
+            os.kill(os.getpid(), signal.SIGINT)  # Ends the ranks; saying knows why.
+
+    def _keep(self, folder: Path, name: str, text: str) -> None:
+        try:
             folder.mkdir(parents=True, exist_ok=True)
-            with (folder / ("stdout.log" if number == 1 else "stderr.log")).open("a", encoding="utf-8") as file:
+            with (folder / name).open("a", encoding="utf-8") as file:
                 file.write(text + "\n")
-        if not self._quiet:
-            out = sys.stdout if number == 1 else sys.stderr
-            print(f"[rank {rank}] {text}" if self._prefix else text, file=out, flush=True)
+        except OSError as error:
+            saying.warn(f"lockstep: {error.filename or folder / name}: {error.strerror}: what ranks print is not kept any more")
+            self._folder = ""

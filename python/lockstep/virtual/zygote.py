@@ -180,7 +180,7 @@ def _be_rank(parent: int, place: Place, world: World, settings: Settings, argume
         rank.as_new_interpreter(arguments, own)
         end_of_socket, memory = world.take(place.rank)
         code = rank.run_program_as(place, end_of_socket, memory, settings, program)
-    except BaseException:
+    except Exception:  # Others are the parent's signals, which this process still had the handlers of.
         import traceback
         traceback.print_exc()
     finally:

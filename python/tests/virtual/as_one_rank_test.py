@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from lockstep.command_line import Usage
 from lockstep.virtual import as_one_rank, options
 from lockstep.virtual.as_one_rank import Verdict, judge, rounding_of
-from lockstep.virtual.options import Usage
 from lockstep.virtual.witness import Batch, Seen, Step, global_passes
 from virtual_job import ARENA, prepare
 

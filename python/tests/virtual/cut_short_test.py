@@ -4,8 +4,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from lockstep.command_line import Usage
 from lockstep.virtual import launch, options
-from lockstep.virtual.options import Usage
 from virtual_job import lines_of, printed, run_virtual
 
 TRAIN = '''
@@ -134,8 +134,8 @@ def test_a_file_of_faults_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("given", "says", "alone"), [
-    (["--steps", "-1"], "--steps -1: must not be below 0", False),
-    (["--steps", "x"], "invalid int value", False),
+    (["--steps", "-1"], "--steps: must be a whole number from 0", False),
+    (["--steps", "x"], "--steps: must be a whole number from 0", False),
     (["--separate", "--preload", "json"], "--separate: not simulated with --preload", False),
     (["--separate"], "--separate: not simulated for ranks that a script starts itself", True),
 ])

@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from lockstep.claiming import claim
+from lockstep.command_line import Usage
 from lockstep.virtual import options, zygote
 from lockstep.virtual.connection import Refused
-from lockstep.virtual.options import Usage
 from virtual_job import SCRIPTS, lines_of, prepare, printed, run_virtual
 
 HEAD = '''
@@ -208,6 +209,22 @@ def test_a_contribution_that_counts_twice_is_found_by_the_laws() -> None:
     (["--device", "cuda", __file__], "--device cuda: not simulated: cpu and cpu-as-cuda are"),
     (["--unknown", __file__], "unrecognized arguments|required"),
     (["--no-record", "--twice", __file__], "need what is recorded"),
+    (["--nproc-per-node", "²", __file__], "--nproc-per-node ²: must be a number from 1 to 1048576"),
+    (["--nproc-per-node", "9" * 5000, __file__], "must be a number from 1 to 1048576"),
+    (["--nnodes", "1024", "--nproc-per-node", "1025", __file__], "1049600 ranks: must be 1048576 or fewer"),
+    (["--seed", "-1", __file__], "--seed: must be a whole number from 0 to 18446744073709551615, not '-1'"),
+    (["--seed", str(1 << 64), __file__], "--seed: must be a whole number from 0 to "),
+    (["--seed", str((1 << 64) - 1), "--explore", "2", __file__], "the seeds of 2 schedules go beyond"),
+    (["--wall-limit", "nan", __file__], "--wall-limit: must be a number of seconds from 0 to "),
+    (["--wall-limit", "1e9", __file__], "--wall-limit: must be a number of seconds from 0 to "),
+    (["--arena-mb", "99999999999", __file__], "--arena-mb: must be a whole number from 1 to "),
+    (["--master-port", "99999999", __file__], "must be a whole number from 0 to 65535"),
+    (["--log-dir", __file__, __file__], "--log-dir .*: is not a folder"),
+    (["--strategy", "rando", __file__], "--strategy: unknown strategy 'rando'; did you mean 'random'"),
+    (["--order", "rnak", __file__], "--order: unknown order of reductions 'rnak'"),
+    (["--allow", "replicas-equl@x", __file__], "--allow: unknown law 'replicas-equl'; did you mean 'replicas-equal'"),
+    (["--buffers", "brodcast0", __file__], "--buffers: must be one of broadcast0, mean, synced, local, not 'brodcast0'"),
+    (["--sed", "3", __file__], "unrecognized arguments: --sed; did you mean '--seed'"),
 ])
 def test_a_wrong_command_line_is_refused(given: list[str], says: str) -> None:
     with pytest.raises(Usage, match=says):
@@ -220,9 +237,9 @@ def test_options_after_the_script_are_the_scripts() -> None:
     assert given.seed == 0 and not given.is_module
 
 
-def command(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+def command(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "lockstep", "torchrun", *arguments], text=True, cwd=cwd,
-                          capture_output=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
+                          capture_output=True, env=dict(os.environ, OMP_NUM_THREADS="1", **environment))
 
 
 def test_the_command_prints_ranks_verdict_and_findings(tmp_path: Path) -> None:
@@ -245,10 +262,23 @@ def test_the_command_says_ok_and_compares_runs(tmp_path: Path) -> None:
     assert "twice: equal" in done.stdout
 
 
-def test_bad_usage_has_exit_code_2() -> None:
-    done = command("--nproc-per-node", "2", "absent.py")
-    assert done.returncode == 2
-    assert "absent.py: no such file" in done.stderr
+@pytest.mark.parametrize(("given", "says"), [
+    (["absent.py"], "absent.py: no such file"),
+    (["--order", "rnak", __file__], "--order: unknown order of reductions 'rnak'"),
+    (["--trace", __file__, __file__], f"--trace {__file__}: is not a folder"),
+    (["--trace", "/proc/trace", __file__], "--trace /proc/trace: No such file or directory"),
+])
+def test_bad_usage_is_one_sentence_with_exit_code_2_before_pytorch_is_imported(given: list[str], says: str, tmp_path: Path) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit(99)\n")
+    done = command(*given, PYTHONPATH=f"{tmp_path}{os.pathsep}{os.environ['PYTHONPATH']}")
+    assert (done.returncode, done.stderr) == (2, f"lockstep torchrun: {says}\n")
+
+
+def test_a_trace_is_not_written_into_the_folder_of_a_job_that_runs(tmp_path: Path) -> None:
+    with claim(str(tmp_path), "--trace"):
+        done = command("--trace", str(tmp_path), __file__)
+    assert (done.returncode, done.stderr) == (
+        2, f"lockstep torchrun: {tmp_path}: another job is recorded into it; choose another folder with --trace\n")
 
 
 def test_what_is_preloaded_is_imported_once_and_a_rank_imports_nothing_of_ours(tmp_path: Path) -> None:

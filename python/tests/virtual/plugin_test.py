@@ -250,7 +250,7 @@ def test_value_cannot_be_pickled(lockstep_run):
 @pytest.mark.parametrize(("text", "says"), [
     ("@pytest.mark.lockstep(rank=2)\ndef test_a():\n    pass\n", "unknown argument 'rank'; did you mean 'ranks'?"),
     ("@pytest.mark.lockstep(4)\ndef test_a():\n    pass\n", "arguments have names: lockstep(ranks=4)"),
-    ("@pytest.mark.lockstep(ranks=0)\ndef test_a():\n    pass\n", "ranks=0: must be 1 or more"),
+    ("@pytest.mark.lockstep(ranks=0)\ndef test_a():\n    pass\n", "ranks=0: must be a whole number from 1 to 1048576"),
     ("@pytest.mark.lockstep\ndef test_a(capsys):\n    pass\n", "capsys does not see what ranks print"),
     ("@pytest.mark.lockstep\nasync def test_a():\n    pass\n", "async tests do not run on virtual ranks"),
     ("import unittest\nclass TestA(unittest.TestCase):\n    @pytest.mark.lockstep\n    def test_a(self):\n        pass\n",
@@ -261,6 +261,39 @@ def test_what_cannot_run_is_refused_before_anything_runs(text: str, says: str,
     result = run_tests(text)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert says in said(result) + result.stderr.str()
+
+
+@pytest.mark.parametrize(("argument", "says"), [
+    ("ranks='2'", "ranks='2': must be a whole number from 1 to 1048576"),
+    ("ranks=None", "ranks=None: must be a whole number from 1 to 1048576"),
+    ("ranks=True", "ranks=True: must be a whole number from 1 to 1048576"),
+    ("ranks=10**20", f"ranks={10**20}: must be a whole number from 1 to 1048576"),
+    ("seed=10**30", f"seed={10**30}: must be a whole number from 0 to "),
+    ("arena_mb=10**18", f"arena_mb={10**18}: must be a whole number from 1 to "),
+    ("wall_limit=float('inf')", "wall_limit=inf: must be a number of seconds from 0 to "),
+    ("wall_limit='1'", "wall_limit='1': must be a number of seconds from 0 to "),
+    ("laws='x'", "laws='x': must be True or False"),
+    ("backend=5", "backend=5: must be a text"),
+    ("allow='x'", "allow='x': must be a list of texts"),
+    ("allow=['x']", "allow=('x',): unknown law 'x'"),
+    ("faults=['x']", "faults=('x',): fault 'x': unknown kind 'x'"),
+    ("buffers='x'", "buffers='x': must be one of broadcast0, mean, synced, local"),
+    ("order='x'", "order='x': unknown order of reductions 'x'"),
+    ("pairing='x'", "pairing='x': pairing is strict, gloo_like or nccl_like"),
+    ("schedule='x'", "schedule='x': unknown strategy 'x'"),
+    ("clock='x'", "clock='x': there are real, virtual"),
+])
+def test_a_value_of_the_marker_that_makes_no_sense_is_named(argument: str, says: str, run_tests) -> None:  # type: ignore[no-untyped-def]
+    result = run_tests(f"@pytest.mark.lockstep({argument})\ndef test_a():\n    pass\n")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"lockstep: {says}" in said(result) + result.stderr.str()
+
+
+def test_more_ranks_than_there_are_descriptors_for_are_a_sentence(run_tests) -> None:  # type: ignore[no-untyped-def]
+    result = run_tests("@pytest.mark.lockstep(ranks=1 << 20)\ndef test_a():\n    pass\n")
+    result.assert_outcomes(failed=1)
+    assert "lockstep: [Errno 24] Too many open files" in said(result)
+    assert "Traceback" not in said(result)
 
 
 def test_the_package_names_the_plugin() -> None:

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from lockstep.command_line import Usage
 from lockstep.virtual import launch, options
-from lockstep.virtual.options import Usage
 from virtual_job import ARENA, lines_of, prepare, printed, run_virtual
 
 HEAD = '''

@@ -1,0 +1,53 @@
+"""Command lines: what they may hold is checked once, as they are read, and a mistake is one sentence."""
+from __future__ import annotations
+
+import argparse
+import difflib
+import math
+import re
+from typing import TYPE_CHECKING
+
+from lockstep import saying
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import IO
+
+EXIT_USAGE = 2
+MOST_SECONDS = (1 << 31) // 1000 - 1  # The native part counts milliseconds in 32 bits.
+
+
+class Usage(Exception):
+    """A command line that cannot be understood or simulated; the message says why."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Raises Usage for what it does not understand, with the option that was meant."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        word = re.search(r"unrecognized arguments: (-[^\s=]*)", message)
+        near = difflib.get_close_matches(word[1], self._option_string_actions, 1) if word else []
+        raise Usage(message.removeprefix("argument ") + (f"; did you mean '{near[0]}'?" if near else ""))
+
+    def _print_message(self, message: str, file: IO[str] | None = None) -> None:
+        saying.show(message.removesuffix("\n"))  # The help: nothing else is printed here.
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """Reads a whole number within bounds."""
+    def read(text: str) -> int:
+        if re.fullmatch(r"[+-]?[0-9]{1,20}", text) is None or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"must be a whole number from {least} to {most}, not '{text}'")
+        return int(text)
+    return read
+
+
+def seconds(text: str) -> float:
+    """Reads a time that is not negative."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"must be a number of seconds from 0 to {MOST_SECONDS}, not '{text}'")
+    return value
