@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import subprocess
 import sys
 import uuid
@@ -17,12 +16,11 @@ from lockstep.command_line import EXIT_USAGE, Parser, Usage, seconds
 from lockstep.lasting import Lasting
 from lockstep.live import Judge, law_to_stop_on
 from lockstep.native import command
+from lockstep.passing_on import PassingOn
 from lockstep.reaping import reap
 from lockstep.report import check
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from lockstep.report import Finding
 
 START = Path(__file__).parent / "start"
@@ -38,7 +36,8 @@ Records every rank that COMMAND starts, without an edit of its script:
 COMMAND may be any launcher: what is recorded is each Python process below it that joins a process
 group of torch.distributed.
 
-The exit code is COMMAND's. With --live it is 1 where COMMAND ended well and a law was broken, and
+The exit code is COMMAND's; 128 + N where a signal N ended it, also one that this command was sent, which is
+passed on. With --live it is 1 where COMMAND ended well and a law was broken, and
 where COMMAND was ended for a broken law; 2 for what cannot be understood."""
 
 
@@ -155,25 +154,25 @@ class Recording:
 
     def run(self, command: list[str], environment: dict[str, str]) -> int:
         """Returns: the exit code."""
+        signals = PassingOn()
         try:
-            job = subprocess.Popen(command, env=environment)
+            job = subprocess.Popen(command, env=environment, preexec_fn=signals.ignore_what_was_ignored)
         except OSError as error:
             saying.warn(f"lockstep: {command[0]}: {error.strerror}")
+            signals.stop()
             return 127
-
-        def pass_on(number: int, _frame: FrameType | None) -> None:
-            job.send_signal(number)
-
-        signal.signal(signal.SIGTERM, pass_on)
-        signal.signal(signal.SIGINT, lambda *_: None)  # A terminal sends it to the job as well.
+        signals.to(job)
         code = self._wait(job)
         ranks = reap(self.folder)
+        signals.stop()
         if not ranks:
             saying.warn("lockstep: nothing was recorded: no Python process of the job joined a process group")
         else:
             saying.warn(f"lockstep: recorded {ranks} rank{'s' * (ranks != 1)} into {self.shown}; "
                         f"judge: lockstep check {self.shown}")
         code = 128 - code if code < 0 else code
+        if signals.first and code:
+            code = 128 + signals.first
         return self._verdict(code) if self.judge is not None and ranks else code
 
     def _verdict(self, code: int) -> int:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,19 @@ from lockstep import saying
 from lockstep.raised import line_of, text_of
 
 LOCKSTEP = [sys.executable, "-m", "lockstep"]
-
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+# Ends with the number of times that it was told to end, a while after the first.
+COUNTS = """
+import signal, sys, time
+told = []
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, lambda *_: told.append(0))
+print("ready", flush=True)
+while not told:
+    time.sleep(0.01)
+time.sleep(0.6)
+sys.exit(len(told) if sys.argv[1:] != ["well"] else 0)
+"""
 
 
 def run(*words: str, **given: object) -> subprocess.CompletedProcess[str]:
@@ -56,6 +69,79 @@ def test_a_folder_has_one_job_at_a_time(tmp_path: Path) -> None:
         first.communicate("\n")
     assert first.returncode == 0
     assert run(*words, "true").returncode == 0, "it is free again"
+
+
+# -- signals
+def recording(folder: Path, *job: str, ignoring: bool = False) -> subprocess.Popen[str]:
+    """A recorded job that is ready, in a group of its own."""
+    def ignore() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    process = subprocess.Popen(
+        [*LOCKSTEP, "record", "-o", str(folder / "trace"), "--", sys.executable, "-c", *job], text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=ignore if ignoring else None)
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_signal_to_record_alone_ends_the_job(number: signal.Signals, tmp_path: Path) -> None:
+    sleeps = "import os, time; print('ready', flush=True); print(os.getpid(), flush=True); time.sleep(60)"
+    with recording(tmp_path, sleeps) as process:
+        assert process.stdout is not None
+        job = int(process.stdout.readline())
+        process.send_signal(number)
+        assert process.wait(20) == 128 + number
+        assert not Path(f"/proc/{job}").exists()
+
+
+@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("group", [False, True])
+def test_the_job_is_told_once_whether_its_group_was_or_record_alone(number: signal.Signals, group: bool, tmp_path: Path) -> None:
+    count = COUNTS.replace("sys.exit(", "print(len(told), flush=True); sys.exit(")
+    with recording(tmp_path, count) as process:
+        (os.killpg if group else os.kill)(process.pid, number)
+        assert process.wait(20) == 128 + number
+        assert process.stdout is not None and process.stdout.read() == "1\n"
+
+
+def test_a_job_that_ends_well_after_a_signal_has_ended_well(tmp_path: Path) -> None:
+    with recording(tmp_path, COUNTS, "well") as process:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+
+
+def test_an_interrupt_that_was_ignored_from_the_start_is_ignored_with_its_group(tmp_path: Path) -> None:
+    ignores = "import time; print('ready', flush=True); time.sleep(1.5); raise SystemExit(5)"
+    with recording(tmp_path, ignores, ignoring=True) as process:
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(20) == 5
+
+
+def test_an_interrupt_of_record_alone_reaches_a_job_behind_a_shell(tmp_path: Path) -> None:
+    with recording(tmp_path, COUNTS, ignoring=True) as process:
+        os.kill(process.pid, signal.SIGINT)
+        assert process.wait(20) == 128 + signal.SIGINT
+
+
+def test_no_witness_is_left_of_a_record_that_is_killed(tmp_path: Path) -> None:
+    with recording(tmp_path, "import time; print('ready', flush=True); time.sleep(60)") as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        assert len(children) == 2, "the job and the witness"
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait(20)
+        end = time.monotonic() + 20
+        while is_running(children[0]) and time.monotonic() < end:
+            time.sleep(0.02)
+        assert not is_running(children[0])
+        os.kill(int(children[1]), signal.SIGKILL)
+
+
+def is_running(process: str) -> bool:
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
 
 
 # -- output
