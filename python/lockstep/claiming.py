@@ -35,7 +35,7 @@ def claim(folder: str, option: str) -> Iterator[None]:
         raise Usage(f"{option} {folder}: {os.strerror(errno.EACCES)}")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claimed:
         try:
-            # A name without a file: no process leaves it behind, however it ends.
+            # A name without a file: it is gone with the process, however that ends.
             claimed.bind(f"\0lockstep records into {place.st_dev}:{place.st_ino}")
         except OSError:
             raise Usage(f"{folder}: another job is recorded into it; choose another folder with {option}") from None

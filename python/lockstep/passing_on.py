@@ -1,7 +1,7 @@
 """Signals that end a job: who starts one passes on what was sent to itself alone.
 
-What a terminal sends, or `kill` with the number of a group, the job has been sent as well, and a launcher that is told twice
-leaves its ranks behind. A witness, which is a process of the same group and does nothing else, shows which it was.
+What a terminal sends, or `kill` with the number of a group, the job has been sent as well, and a launcher that gets it twice
+may leave its ranks running. A witness, which is a process of the same group and does nothing else, shows which it was.
 """
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-WITNESSED_S = 0.2  # Within which the witness of a group has told of a signal.
+WITNESSED_S = 0.2  # Within which the witness of a group has reported a signal.
 
 
 class PassingOn:
@@ -70,10 +70,10 @@ class PassingOn:
         while number not in self._seen:
             if not select.select([self._end], [], [], max(0.0, until - time.monotonic()))[0]:
                 return False
-            told = self._end.recv(64)
-            if not told:
+            reported = self._end.recv(64)
+            if not reported:
                 return False
-            self._seen += told
+            self._seen += reported
         self._seen = self._seen.replace(bytes([number]), b"")
         return True
 

@@ -148,7 +148,7 @@ def _run(body: Callable[[], Any], item: pytest.Item | None, settings: Settings) 
         if skipped.ending is Ending.SKIPPED:
             raise pytest.skip.Exception(str(skipped)) from None
         raise pytest.xfail.Exception(str(skipped)) from None
-    except (Refused, ValueError, OSError) as error:  # Also where no descriptors or memory are left for so many ranks.
+    except (Refused, ValueError, OSError) as error:  # Also where no descriptors or memory are left for that many ranks.
         raise pytest.fail.Exception(f"lockstep: {error}", pytrace=False) from None
     except RanksFailed as failed:
         if failed.again and item is not None:

@@ -54,7 +54,7 @@ def warn(text: str) -> None:
 
 
 def show(text: str, errors: bool = False) -> None:
-    """What a program has printed, as it is. Raises OutputLost, for `errors` only where nobody reads them any more."""
+    """What a program has printed, as it is. Raises OutputLost, for `errors` only where no process reads them any more."""
     try:
         if _lost:
             raise _lost[0]
@@ -93,7 +93,7 @@ def require_output() -> None:
 def ended(command: Callable[[], int]) -> int:
     """Runs a command. Returns: its exit code, or that of an output that cannot be written.
 
-    Where nobody reads the output any more it ends the process by SIGPIPE, as other commands are.
+    Where no process reads the output any more it ends the process by SIGPIPE, as other commands are.
     """
     try:
         try:

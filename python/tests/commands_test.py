@@ -15,17 +15,17 @@ from lockstep.raised import line_of, text_of
 
 LOCKSTEP = [sys.executable, "-m", "lockstep"]
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-# Ends with the number of times that it was told to end, a while after the first.
+# Ends with the number of times that it was asked to end, a while after the first.
 COUNTS = """
 import signal, sys, time
-told = []
+asked = []
 for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
-    signal.signal(number, lambda *_: told.append(0))
+    signal.signal(number, lambda *_: asked.append(0))
 print("ready", flush=True)
-while not told:
+while not asked:
     time.sleep(0.01)
 time.sleep(0.6)
-sys.exit(len(told) if sys.argv[1:] != ["well"] else 0)
+sys.exit(len(asked) if sys.argv[1:] != ["well"] else 0)
 """
 
 
@@ -97,8 +97,8 @@ def test_a_signal_to_record_alone_ends_the_job(number: signal.Signals, tmp_path:
 
 @pytest.mark.parametrize("number", ENDING)
 @pytest.mark.parametrize("group", [False, True])
-def test_the_job_is_told_once_whether_its_group_was_or_record_alone(number: signal.Signals, group: bool, tmp_path: Path) -> None:
-    count = COUNTS.replace("sys.exit(", "print(len(told), flush=True); sys.exit(")
+def test_the_job_has_a_signal_once_whether_its_group_was_sent_it_or_record_alone(number: signal.Signals, group: bool, tmp_path: Path) -> None:
+    count = COUNTS.replace("sys.exit(", "print(len(asked), flush=True); sys.exit(")
     with recording(tmp_path, count) as process:
         (os.killpg if group else os.kill)(process.pid, number)
         assert process.wait(20) == 128 + number
@@ -118,7 +118,7 @@ def test_an_interrupt_that_was_ignored_from_the_start_is_ignored_with_its_group(
         assert process.wait(20) == 5
 
 
-def test_an_interrupt_of_record_alone_reaches_a_job_behind_a_shell(tmp_path: Path) -> None:
+def test_an_interrupt_of_record_alone_reaches_a_job_that_a_shell_started(tmp_path: Path) -> None:
     with recording(tmp_path, COUNTS, ignoring=True) as process:
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(20) == 128 + signal.SIGINT
@@ -166,7 +166,7 @@ def test_output_that_is_closed_is_a_sentence_and_code_3(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_output_that_nobody_reads_ends_a_command_as_any_other() -> None:
+def test_output_that_no_process_reads_ends_a_command_as_any_other() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     ran = subprocess.run([sys.executable, "-c", SAYS], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60, check=False)

@@ -16,7 +16,7 @@ _ARENA_BYTES = 1 << 16
 
 
 class Unknown(ValueError):
-    """The value of an option is no word that there is."""
+    """The value of an option is not among the words that there are."""
 
     def __init__(self, option: str, why: str) -> None:
         super().__init__(why)

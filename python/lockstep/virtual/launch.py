@@ -73,7 +73,7 @@ def _leave(number: int, _frame: object) -> None:
 
 def _take_signals(on_term: Callable[..., None], on_int: Callable[..., Any]) -> None:
     signal.signal(signal.SIGTERM, on_term)
-    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # As where a shell without job control starts this behind it.
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # As where a shell without job control starts this with `&`.
         signal.signal(signal.SIGINT, on_int)
 
 

@@ -30,7 +30,7 @@ class Printer:
         folder: each rank's lines go into DIR/RANK/stdout.log and stderr.log as well; "" = nowhere.
         quiet: they are not printed.
 
-    Whatever becomes of what is copied, it is read: a rank would wait for ever to write into a pipe that is full.
+    Whatever becomes of what is copied, it is read: a rank would wait forever to write into a pipe that is full.
     """
 
     def __init__(self, prefix: bool = True, folder: str = "", quiet: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""How a rank's end is told: by its own exception, its forks, and a command whose output or start is cut short."""
+"""How a rank's end is reported: by its own exception, its forks, and a command whose output or start is cut short."""
 from __future__ import annotations
 
 import os
@@ -74,15 +74,15 @@ def test_an_exit_code_beyond_all_bounds_is_what_python_makes_of_it(tmp_path: Pat
 def test_the_report_shows_what_a_rank_raised_without_control_bytes(tmp_path: Path) -> None:
     script = write(tmp_path, JOIN + r"raise ValueError('boom \x1b[2J\x1b]0;T\x07')")
     ran = subprocess.run(command("--nproc-per-node", "1", str(script)), capture_output=True, text=True, env=ENVIRONMENT, check=False)
-    told = ran.stdout + "".join(line for line in ran.stderr.splitlines(True) if not line.startswith("[rank 0] "))
-    assert told.count("boom \\u001b[2J\\u001b]0;T\\u0007") == 3
-    assert "\x1b" not in told and "\x07" not in told
+    shown = ran.stdout + "".join(line for line in ran.stderr.splitlines(True) if not line.startswith("[rank 0] "))
+    assert shown.count("boom \\u001b[2J\\u001b]0;T\\u0007") == 3
+    assert "\x1b" not in shown and "\x07" not in shown
 
 
 LINES = "for number in range(200000):\n    print('line', number)\nwhile True:\n    pass\n"
 
 
-def test_ranks_are_ended_once_nobody_reads_what_they_print(tmp_path: Path) -> None:
+def test_ranks_are_ended_once_no_process_reads_what_they_print(tmp_path: Path) -> None:
     with subprocess.Popen(command("--nproc-per-node", "2", str(write(tmp_path, LINES))), stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, env=ENVIRONMENT) as process:
         assert process.stdout is not None and process.stderr is not None
