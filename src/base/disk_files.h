@@ -1,11 +1,11 @@
 // Files on the real disk, through the library's file interface.
 #pragma once
 
+#include <csignal>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/held_signals.h"
 #include "lockstep/base/host.h"
 
 namespace lockstep {
@@ -27,6 +27,29 @@ class DiskFiles final : public FileSystem {
   Outcome remove(std::string_view path) override;
   Result<std::vector<std::string>> list(std::string_view folder) override;
   Outcome make_folder(std::string_view folder) override;
+};
+
+/// Holds back the signals by which a user ends a process (INT, TERM, HUP) as long as it lives: no temporary file is left
+/// behind, and of several files that belong together all are there or none. What came meanwhile takes effect at its end.
+/// Holds them back from this thread: one that starts others must not have them write.
+class HeldSignals {
+ public:
+  HeldSignals() {
+    sigset_t ends{};
+    sigemptyset(&ends);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&ends, signal);
+    pthread_sigmask(SIG_BLOCK, &ends, &before_);
+  }
+
+  ~HeldSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
+  HeldSignals(HeldSignals&&) = delete;
+  HeldSignals& operator=(HeldSignals&&) = delete;
+
+ private:
+  sigset_t before_{};
 };
 
 /// Files that are published together: the bytes of all are safe on the disk, under names of their

@@ -1,10 +1,10 @@
 // Signals that wait.
-#include "lockstep/base/held_signals.h"
-
 #include <array>
 #include <csignal>
 
 #include <gtest/gtest.h>
+
+#include "lockstep/base/disk_files.h"
 
 namespace lockstep {
 namespace {

@@ -92,6 +92,16 @@ TEST_F(AttemptEndTest, AWaitNamesThoseWhoWaitAndWhatTheMissingRankDid) {
       << finding.message;
 }
 
+TEST_F(AttemptEndTest, AWaitThatAllMembersAreInNamesThoseInAnotherCall) {
+  post(2, kWorld, 0);
+  lives_[2].outcome = EndOutcome::kStuck;
+  EXPECT_TRUE(explained().message.ends_with(": all members posted it, and it never completed"))
+      << explained().message;
+  lives_[2].open[0].signature = {.op = CollectiveOp::kBroadcast, .site = {"train.py", 30, ""}};
+  EXPECT_TRUE(explained().message.ends_with(": rank 2 is in broadcast (train.py:30) there"))
+      << explained().message;
+}
+
 TEST_F(AttemptEndTest, ADeadRankIsACrashAndOneThatEndedWellIsNot) {
   lives_[2].outcome = EndOutcome::kKilled;
   EXPECT_EQ(explained().cause, Cause::kRankCrash);

@@ -59,6 +59,8 @@ class ReplicaDifferenceTest : public ::testing::Test {
     }
   }
 
+  std::set<WrapperKey> hooked_;
+
   using Values = std::array<double, 2>;
   static constexpr Values kAveraged = {5.0, 2.0};
 
@@ -94,7 +96,7 @@ class ReplicaDifferenceTest : public ::testing::Test {
 
   Cause cause() {
     const DifferenceExplainer explainer(
-        {wrappers_, forwards_, starts_, rewritten_, steps_, loads_, reads_, 2, names_});
+        {wrappers_, forwards_, starts_, rewritten_, steps_, loads_, reads_, hooked_, 2, names_});
     explainer.explain(open_);
     return open_.finding.cause;
   }
@@ -115,6 +117,23 @@ TEST_F(ReplicaDifferenceTest, WithoutEvidenceNothingIsClaimed) {
   wrap({});
   EXPECT_EQ(cause(), Cause::kNone);
   EXPECT_EQ(open_.finding.message, "differs from the other replicas");
+}
+
+TEST_F(ReplicaDifferenceTest, ResultsOfAHookThatDifferAreTheHooks) {
+  for (const bool hooked : {false, true}) {
+    open_.finding.message.clear();
+    wrap({});
+    if (hooked) hooked_.insert(open_.place.wrapper);
+    for (const std::int32_t rank : {0, 1}) {
+      steps_.on_event(here(rank, ForwardEvent{}), {rank, 1});
+      gradient(rank, GradPoint::kPost, 5 + static_cast<std::uint64_t>(rank));
+      gradient(rank, GradPoint::kUsed, 5 + static_cast<std::uint64_t>(rank));
+      step(rank, 0.1);
+    }
+    EXPECT_EQ(cause(), Cause::kNone);
+    EXPECT_EQ(open_.finding.message.find("communication hook") != std::string::npos, hooked)
+        << open_.finding.message;
+  }
 }
 
 TEST_F(ReplicaDifferenceTest, LearningRatesThatDifferExplainIt) {

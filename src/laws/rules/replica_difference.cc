@@ -190,6 +190,11 @@ Cause DifferenceExplainer::cause_of_gradients(const StepEvidence& evidence,
   }
   // Members of one reduction are given one result.
   const bool one_of_many = open.finding.ranks.size() == 1 && wrap->n_ranks > 2;
+  if (post_differs && known_.hooked.contains(wrapper)) {
+    open.finding.message +=
+        "; they come from the program's communication hook, which must give all ranks one result";
+    return Cause::kNone;
+  }
   if (post_differs) return one_of_many ? Cause::kSdcAfterReduce : Cause::kNone;
   // Whatever came after it, clipping included, such a contribution is what the ranks differ in first.
   if (evidence.is_late() || known_.forwards.any_inside(wrapper)) return Cause::kLastMicroUnsynced;

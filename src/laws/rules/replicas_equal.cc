@@ -84,8 +84,16 @@ class ReplicasEqual final : public Law {
     for (const auto& [alignment, ballot] : pending_) judge(alignment, ballot, names);
     pending_.clear();
     std::vector<Finding> findings;
-    const DifferenceExplainer explainer(
-        {wrappers_, forwards_, starts_, rewritten_, steps_, loads_, reads_, n_ranks_, names});
+    const DifferenceExplainer explainer({wrappers_,
+                                         forwards_,
+                                         starts_,
+                                         rewritten_,
+                                         steps_,
+                                         loads_,
+                                         reads_,
+                                         hooked_,
+                                         n_ranks_,
+                                         names});
     const std::map<StepPlace, std::size_t> n_parted = count_by_place(unexplained_);
     for (ReplicaDifference& open : unexplained_) {
       if (!open.auxiliary) open.n_parted = n_parted.at(open.place);

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "lockstep/base/check.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::laws {
 
@@ -22,6 +23,7 @@ std::string last_seen(const RankLife& life) {
          std::to_string(life.last_opt);
 }
 
+constexpr std::size_t kMostListed = 3;
 constexpr const char* kEvaluatesAlone =
     "; rank 0 evaluates through the wrapper there, and the others do not";
 
@@ -53,7 +55,9 @@ Finding WaitExplainer::waiting_in(const Channel& channel, std::int64_t seq) cons
   if (call->opt >= 0) finding.step = call->opt;
   finding.message = (gave_up ? "waited until the deadline in " : "blocked forever in ") +
                     call_text(call->signature);
-  finding.message += ": " + absences(finding.missing);
+  const std::string others =
+      finding.missing.empty() ? other_calls(channel, *call) : absences(finding.missing);
+  finding.message += ": " + others;
   if (const std::string dropped = forwards_->dropped_text(end_->attempt()); !dropped.empty()) {
     finding.message += "; " + dropped;
   }
@@ -65,11 +69,21 @@ Finding WaitExplainer::waiting_in(const Channel& channel, std::int64_t seq) cons
   return finding;
 }
 
+std::string WaitExplainer::other_calls(const Channel& channel, const OpenCall& call) const {
+  std::vector<std::string> others;
+  for (const auto& [rank, life] : end_->lives()) {
+    const OpenCall* const own = life.find(channel, call.seq);
+    if (own == nullptr || alike(own->signature, call.signature)) continue;
+    others.push_back("rank " + std::to_string(rank) + " is in " + call_text(own->signature) +
+                     " there");
+    if (others.size() == kMostListed) break;
+  }
+  return others.empty() ? "all members posted it, and it never completed" : join(others, "; ");
+}
+
 std::string WaitExplainer::absences(std::span<const Rank> missing) const {
-  if (missing.empty()) return "all members posted it, and it never completed";
-  constexpr std::size_t kMaxListed = 3;
   std::string text;
-  for (const Rank rank : missing.first(std::min(kMaxListed, missing.size()))) {
+  for (const Rank rank : missing.first(std::min(kMostListed, missing.size()))) {
     text += (text.empty() ? "" : "; ") + absence(rank);
   }
   return text;

@@ -27,6 +27,8 @@ class WaitExplainer {
   Finding bad_end(EndOutcome outcome, const std::vector<Rank>& ranks) const;
 
  private:
+  /// What the first few others are in where all members have posted something.
+  std::string other_calls(const Channel& channel, const OpenCall& call) const;
   /// What the first few of them did instead of making a call.
   std::string absences(std::span<const Rank> missing) const;
   std::string absence(Rank rank) const;

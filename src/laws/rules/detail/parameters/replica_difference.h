@@ -43,6 +43,7 @@ class DifferenceExplainer {
     const StepEvidences& steps;
     const Loads& loads;
     const UnevenReads& reads;
+    const std::set<WrapperKey>& hooked;  ///< By a hook that does something else than averaging.
     std::int32_t n_ranks = 0;
     const NameTable& names;
   };
