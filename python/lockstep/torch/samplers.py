@@ -248,7 +248,7 @@ class Samplers:
 
         generates = isinstance(iterator, GeneratorType)
         if draws.noted or not generates and not isinstance(iterator, _LISTS):
-            return None  # It has asked a DistributedSampler, or nothing tells what it draws.
+            return None  # It has asked a DistributedSampler, or what it draws is not known.
         self.recorder.batches.pass_began(one.is_of, 1)  # A DistributedSampler that a generator asks later begins its own.
         if generates:
             return _Collected(iterator, draws, drawn, MOST_TIMES * own.size)

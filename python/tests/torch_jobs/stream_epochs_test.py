@@ -35,7 +35,7 @@ class Installed(Stream):
 
 @pytest.mark.parametrize(("given", "known"), [
     ({}, True), ({"_dataset_kind": KIND.Map}, False), ({"_persistent_workers": False}, False), ({"_dataset": Installed()}, False)],
-    ids=["a stream of the program's own", "no stream", "new workers in each pass", "of a library, which may have been told not to shuffle"])
+    ids=["a stream of the program's own", "no stream", "new workers in each pass", "of a library, which may be set not to shuffle"])
 def test_only_an_own_stream_in_workers_that_live_on_is_followed(given: dict[str, Any], known: bool) -> None:
     iterator = SimpleNamespace(**({"_dataset": Stream(), "_dataset_kind": KIND.Iterable, "_persistent_workers": True} | given))
     assert (epochs_of(iterator) is not None) is known
