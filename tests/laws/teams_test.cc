@@ -80,6 +80,7 @@ struct Sampled {
   std::int32_t n_wrapped = 2;  ///< Ranks that a wrapper is over.
   bool begun_first = false;    ///< The epoch begins before the model is wrapped.
   bool other_seed = false;     ///< The second pair shuffles otherwise.
+  bool outside = false;        ///< It is not known which wrapper trains on what the sampler draws.
   bool of_world = false;       ///< The sampler divides among all ranks, not among each pair.
 };
 
@@ -107,7 +108,9 @@ EventStream sampled(const Sampled& what) {
     if (what.begun_first) begin(rank);
     stream.at(rank).wrapper = 0;
     stream.add(rank, WrapEvent{.group = 1 + first, .n_ranks = what.n_wrapped});
+    if (what.outside) stream.at(rank).wrapper = -1;
     if (!what.begun_first) begin(rank);
+    stream.at(rank).wrapper = 0;
     std::vector<std::int64_t> ids;
     for (std::int64_t id = rank % n_replicas; id < 4; id += n_replicas) ids.push_back(id);
     stream.add(rank, SampleEvent{.split = stream.name("train"), .ids = ids});
@@ -149,7 +152,10 @@ TEST(TeamsTest, PairsMayDivideTheDataSetOfAllRanks) {
 }
 
 TEST(TeamsTest, EachPairHasAnOrderOfItsOwn) {
-  EXPECT_TRUE(causes_of("epoch-reshuffled", sampled({.other_seed = true})).empty());
+  for (const bool outside : {false, true}) {
+    EXPECT_TRUE(
+        causes_of("epoch-reshuffled", sampled({.other_seed = true, .outside = outside})).empty());
+  }
   const std::vector<std::string> other_seed(2, "sampler-seed-differs");
   EXPECT_EQ(causes_of("epoch-reshuffled", sampled({.n_wrapped = 4, .other_seed = true})),
             other_seed);

@@ -38,14 +38,15 @@ class EpochReshuffled final : public Law {
   void on_event(const Event& event, const NameTable& names) override {
     worlds_.on_event(event);
     kept_.on_event(event, one_rank(event));
-    if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) wrappers_.on_wrap(event, *wrap);
+    if (const auto* wrap = std::get_if<WrapEvent>(&event.body))
+      groups_.on_wrap(event, *wrap, worlds_);
     const auto* epoch = std::get_if<EpochEvent>(&event.body);
     if (epoch == nullptr || !epoch->shuffle) return;
     compare_with_last_epoch(event, *epoch, names);
     if (epoch->n_replicas < 2) return;  // Every rank draws for itself: no order to share.
     const std::int32_t nth =
         passes_[{to_int(event.rank), event.at.attempt, epoch->split, event.at.epoch}]++;
-    const std::int32_t group = dividing_wrapper(wrapper_of(event.at), *epoch, wrappers_, worlds_);
+    const std::int32_t group = groups_.of(wrapper_of(event.at), to_int(event.rank), *epoch);
     const Key key{event.at.attempt, epoch->split, event.at.epoch, nth, group};
     Ballot& ballot = ballots_[key];
     const bool keyed = is_ours(names.text(epoch->sampler));
@@ -81,7 +82,7 @@ class EpochReshuffled final : public Law {
     NameId split = kNoName;
     std::int32_t epoch = 0;
     std::int32_t nth = 0;
-    std::int32_t group = -1;  ///< dividing_wrapper().
+    std::int32_t group = -1;  ///< DividingGroups::of().
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
@@ -206,7 +207,7 @@ class EpochReshuffled final : public Law {
   }
 
   Worlds worlds_;
-  Wrappers wrappers_;
+  DividingGroups groups_;
   Remarks kept_{LogKind::kBatchesKept};
   std::map<std::tuple<std::int32_t, std::int32_t, NameId, std::int32_t>, std::int32_t> passes_;
   std::map<Key, Ballot> ballots_;

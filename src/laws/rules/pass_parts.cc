@@ -2,16 +2,27 @@
 
 namespace lockstep::laws {
 
-std::int32_t dividing_wrapper(WrapperKey trains,
-                              const EpochEvent& declared,
-                              const Wrappers& wrappers,
-                              const Worlds& worlds) {
-  const WrapEvent* const wrap = wrappers.find(trains);
-  const bool of_a_part = wrap != nullptr && wrap->n_ranks < worlds.of(trains.attempt);
-  return of_a_part && declared.n_replicas == wrap->n_ranks ? trains.wrapper : -1;
+void DividingGroups::on_wrap(const Event& event, const WrapEvent& wrap, const Worlds& worlds) {
+  if (wrap.n_ranks >= worlds.of(event.at.attempt)) return;
+  groups_[{wrapper_of(event.at), to_int(event.rank)}] = {wrap.group, wrap.n_ranks};
 }
 
-PassParts::Dividing PassParts::dividing_wrappers(const Pass& pass, const Worlds& worlds) const {
+std::int32_t DividingGroups::of(WrapperKey trains,
+                                std::int32_t rank,
+                                const EpochEvent& declared) const {
+  std::int32_t found = -1;
+  for (const auto& [place, group] : groups_) {
+    const auto& [wrapper, own_rank] = place;
+    const bool is_own = own_rank == rank && wrapper.attempt == trains.attempt &&
+                        (trains.wrapper < 0 || wrapper == trains);
+    if (!is_own || group.n_ranks != declared.n_replicas) continue;
+    if (found >= 0 && found != group.number) return -1;
+    found = group.number;
+  }
+  return found;
+}
+
+PassParts::Dividing PassParts::dividing_groups(const Pass& pass) const {
   Dividing dividing;
   for (const Consumed& consumed : pass.consumed) {
     const auto declared = pass.declared.find(consumed.attempt);
@@ -19,29 +30,33 @@ PassParts::Dividing PassParts::dividing_wrappers(const Pass& pass, const Worlds&
     const auto own = declared->second.find(consumed.rank);
     if (own == declared->second.end()) continue;
     dividing[{consumed.attempt, consumed.rank}] =
-        dividing_wrapper({consumed.attempt, consumed.wrapper}, own->second, wrappers_, worlds);
+        groups_.of({consumed.attempt, consumed.wrapper}, consumed.rank, own->second);
   }
   return dividing;
 }
 
-std::vector<Pass> PassParts::parts_of(const Pass& pass, const Worlds& worlds) const {
-  const Dividing dividing = dividing_wrappers(pass, worlds);
+std::vector<Pass> PassParts::parts_of(const Pass& pass) const {
+  const Dividing dividing = dividing_groups(pass);
   std::map<std::int32_t, Pass> parts;
   const auto part_of = [&](std::int32_t attempt, std::int32_t rank) -> Pass& {
     const auto known = dividing.find({attempt, rank});
-    const std::int32_t wrapper = known == dividing.end() ? -1 : known->second;
-    Pass& part = parts[wrapper];
-    if (wrapper >= 0) part.n_readers = wrappers_.n_members({attempt, wrapper}, 0);
-    return part;
+    return parts[known == dividing.end() ? -1 : known->second];
   };
   for (const auto& [attempt, by_rank] : pass.declared) {
-    for (const auto& [rank, own] : by_rank) part_of(attempt, rank).declared[attempt][rank] = own;
+    for (const auto& [rank, own] : by_rank) {
+      Pass& part = part_of(attempt, rank);
+      part.declared[attempt][rank] = own;
+      part.n_readers = static_cast<std::int32_t>(own.n_replicas);
+    }
   }
   for (const Consumed& consumed : pass.consumed) {
     part_of(consumed.attempt, consumed.rank).consumed.push_back(consumed);
   }
   std::vector<Pass> all;
-  for (auto& [wrapper, part] : parts) all.push_back(std::move(part));
+  for (auto& [group, part] : parts) {
+    if (group < 0) part.n_readers = 0;
+    all.push_back(std::move(part));
+  }
   return all;
 }
 

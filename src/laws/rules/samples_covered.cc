@@ -174,7 +174,7 @@ class SamplesCovered final : public Law {
   /// `finished`: all ranks have gone on to the next one.
   void judge(const PassKey& key, const Pass& pass, const NameTable& names, bool finished) {
     if (!groups_.any()) return judge_part(key, pass, names, finished);
-    for (const Pass& part : groups_.parts_of(pass, worlds_)) {
+    for (const Pass& part : groups_.parts_of(pass)) {
       judge_part(key, part, names, finished);
     }
   }

@@ -18,35 +18,47 @@ struct Pass {
   std::int32_t n_readers = 0;  ///< Ranks that divide it; 0: the whole world.
 };
 
-/// The wrapper, over a part of the world, whose own ranks divide the data set: its sampler was given as many
-/// replicas as the wrapper has. -1: ranks divide it as the world does, or as nothing explains.
-std::int32_t dividing_wrapper(WrapperKey trains,
-                              const EpochEvent& declared,
-                              const Wrappers& wrappers,
-                              const Worlds& worlds);
+/// Groups, smaller than the world, whose ranks divide a data set among themselves: the wrapper of each trains on what its sampler
+/// was given as many replicas for as the group has ranks. Groups that train apart may have wrappers of the same number.
+class DividingGroups {
+ public:
+  void on_wrap(const Event& event, const WrapEvent& wrap, const Worlds& worlds);
+
+  bool any() const { return !groups_.empty(); }
+
+  /// The group of the rank's wrapper that trains on this or, where it is not known which does (wrapper -1), of its wrappers.
+  /// -1: ranks divide it as the world does, or as nothing explains.
+  std::int32_t of(WrapperKey trains, std::int32_t rank, const EpochEvent& declared) const;
+
+ private:
+  struct Group {
+    std::int32_t number = 0;
+    std::int32_t n_ranks = 0;
+  };
+
+  std::map<std::pair<WrapperKey, std::int32_t>, Group> groups_;  // By wrapper and rank.
+};
 
 /// Which ranks of a pass are such a group.
 class PassParts {
  public:
   void on_wrap(const Event& event, const WrapEvent& wrap, const Worlds& worlds) {
-    wrappers_.on_wrap(event, wrap);
-    any_ = any_ || wrap.n_ranks < worlds.of(event.at.attempt);
+    groups_.on_wrap(event, wrap, worlds);
   }
 
   /// Whether some wrapper is over a part of the world.
-  bool any() const { return any_; }
+  bool any() const { return groups_.any(); }
 
   /// What each group did of the pass, and what all other ranks did.
-  std::vector<Pass> parts_of(const Pass& pass, const Worlds& worlds) const;
+  std::vector<Pass> parts_of(const Pass& pass) const;
 
  private:
   /// By attempt and rank.
   using Dividing = std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t>;
 
-  Dividing dividing_wrappers(const Pass& pass, const Worlds& worlds) const;
+  Dividing dividing_groups(const Pass& pass) const;
 
-  Wrappers wrappers_;
-  bool any_ = false;
+  DividingGroups groups_;
 };
 
 }  // namespace lockstep::laws
