@@ -55,7 +55,7 @@ class TableReader {
                        std::int64_t min = 0,
                        std::int64_t max = kMost);
   double number(std::string_view key, double fallback);
-  /// A number that must not be below `min`.
+  /// A number that must not be below `min`, nor above `max` if there is one. A key that is not there is not looked at.
   double number_between(std::string_view key,
                         double fallback,
                         double min,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from lockstep import saying
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import IO
+    from collections.abc import Callable, Sequence
+    from typing import IO, Any
 
 EXIT_USAGE = 2
 MOST_SECONDS = (1 << 31) // 1000 - 1  # The native part counts milliseconds in 32 bits.
@@ -24,10 +24,15 @@ class Usage(Exception):
 class Parser(argparse.ArgumentParser):
     """Raises Usage for what it does not understand, with the option that was meant."""
 
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:
+        known, left = self.parse_known_args(args, namespace)
+        if left:
+            near = difflib.get_close_matches(left[0].partition("=")[0], self._option_string_actions, 1)
+            raise Usage("unrecognized arguments: " + " ".join(left) + (f"; did you mean '{near[0]}'?" if near else ""))
+        return known
+
     def error(self, message: str) -> None:  # type: ignore[override]
-        word = re.search(r"unrecognized arguments: (-[^\s=]*)", message)
-        near = difflib.get_close_matches(word[1], self._option_string_actions, 1) if word else []
-        raise Usage(message.removeprefix("argument ") + (f"; did you mean '{near[0]}'?" if near else ""))
+        raise Usage(message.removeprefix("argument "))
 
     def _print_message(self, message: str, file: IO[str] | None = None) -> None:
         saying.show(message.removesuffix("\n"))  # The help: nothing else is printed here.

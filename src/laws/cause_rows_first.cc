@@ -11,11 +11,9 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
     {Cause::kAbsentGradientsSkipped,
      "absent-gradients-skipped",
      "The program reduced the gradients that each rank had, one after the other, and ranks had "
-     "those "
-     "of different parameters: what one sent for a parameter met another's of another one.",
+     "those of different parameters: what one sent for a parameter met another's of another one.",
      "Reduce the gradients of the same parameters, in the same order, on all ranks: where a rank "
-     "has "
-     "none, give it zeros before the reduction.",
+     "has none, give it zeros before the reduction.",
      "docs/laws.md#2-replicas-equal"},
     {Cause::kAccumulateDiffers,
      "accumulate-differs",

@@ -214,9 +214,11 @@ void OwnMeans::judge_apart(const OwnReduction& own, const Judged& judged, const 
     if (factor) by_factor[std::llround(*factor * n * kMillion)].push_back(judged.tensors[i]);
   }
   if (by_factor.empty()) return;
-  const auto& [usual, _] = *by_factor.begin();
-  const auto again = by_factor.find(usual * std::ssize(own.shares));
-  if (again == by_factor.end() || usual <= 0) return;
+  const std::int64_t n_ranks = std::ssize(own.shares);
+  const std::int64_t least = by_factor.begin()->first;
+  // Both are rounded, the least by up to half of a millionth, which counts n times.
+  const auto again = by_factor.lower_bound((least - 1) * n_ranks);
+  if (least <= 0 || again == by_factor.end() || again->first > (least + 1) * n_ranks) return;
   for (const NameId tensor : again->second) {
     if (!reported_.insert({own.wrapper, tensor}).second) continue;
     Finding finding = finding_of(own, names.text(tensor));
@@ -224,7 +226,7 @@ void OwnMeans::judge_apart(const OwnReduction& own, const Judged& judged, const 
         "the gradient that the program has reduced by itself is " +
         std::to_string(own.shares.size()) +
         " times, as many as there are ranks, what it would be if it were reduced like "
-        "those of the other tensors of this step: it was summed twice";
+        "those of other tensors of this step: it was summed twice, or not divided as they were";
     findings_.push_back(std::move(finding));
   }
 }

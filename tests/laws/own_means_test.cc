@@ -120,6 +120,11 @@ TEST_F(OwnMeansTest, ATensorThatIsSummedTwiceIsNamed) {
       << found[0].message;
 }
 
+TEST_F(OwnMeansTest, SoIsOneWhereFactorsAreNoWholeMillionths) {
+  step({alike(3 * 0.12345678), alike(0.12345678)});
+  EXPECT_EQ(findings().size(), 1U);
+}
+
 TEST_F(OwnMeansTest, TensorsMayHaveOtherFactors) {
   step({alike(2.0), alike(1.0)});
   step({alike(0.9), alike(0.8)});

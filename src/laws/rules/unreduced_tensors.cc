@@ -33,8 +33,7 @@ Finding UnreducedTensor::finding(const UnreducedKey& key,
   if (by_hand) {
     finding.message =
         "the ranks' steps did not use the same gradient: what the program reduces by itself has "
-        "not "
-        "left it alike on all of them";
+        "not left it alike on all of them";
   } else if (evidence.cause == Cause::kBypassWrapper) {
     finding.message += ": the forward went to the inner module, so nothing armed the reduction";
   } else if (evidence.cause == Cause::kLastMicroUnsynced) {

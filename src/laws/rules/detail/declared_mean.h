@@ -142,7 +142,7 @@ class UnevenWindows {
 /// terms might have been divided by their number, which may be any. A sum of all tensors is right if
 /// every loss was divided by the number of ranks, which no event shows: it gets advice. So does a sum of
 /// such means that was divided by another whole number, or weighs ranks otherwise than by their terms. One tensor that is as many
-/// times what the others are as there are ranks was summed twice. Gradients that were not cleared are named if the
+/// times what the others are as there are ranks was summed twice, or is not divided. Gradients that were not cleared are named if the
 /// step uses what the step before has used, plus the mean.
 class OwnMeans {
  public:
