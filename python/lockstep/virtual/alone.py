@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from lockstep import saying
 from lockstep.command_line import Usage
 from lockstep.virtual import launch, rank, spawned
+from lockstep.virtual.device import PRETENDING
 from lockstep.virtual.meeting import Meeting, attempt
 from lockstep.virtual.options import Options
 from lockstep.virtual.spawned import Files, Request, Start
@@ -86,18 +87,30 @@ def run(given: Options, seed: int, trace: str, quiet: bool) -> Outcome:
     """
     with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
         code, lines = _run_script(_Job(given, seed, trace, quiet, folder))
-        outcomes = Files(folder).outcomes()
+        outcomes, none = Files(folder).outcomes(), Files(folder).of_none()
+        line = none.read_text() if none.exists() else ""
     if not outcomes:
         if code:
             raise launch.ScriptFailed(code)
-        raise Usage(f"{given.program}: called neither spawn nor start_processes of torch.multiprocessing, and no "
-                    "multiprocessing.Process opened a process group: nothing was simulated; where a launcher starts its ranks: "
-                    "lockstep torchrun --nproc-per-node N")
+        raise Usage(_why_none(given.program, line))
     decisive = next((each for each in outcomes if not each.ok), outcomes[-1])
     decisive.others = [each for each in outcomes if each is not decisive]
     decisive.script_code = code if decisive.found["outcome"] == "ok" else 0
     decisive.lines = [*((-1, line) for line in lines), *(line for each in outcomes for line in each.lines)]
     return decisive
+
+
+def _why_none(program: str, line: str) -> str:
+    """Why no rank was started.
+
+    Args:
+        line: of the script, that started no processes; "": there is none.
+    """
+    if line:
+        return (f"{line}: starts 0 processes: nothing was simulated; where a script starts one for each GPU: "
+                f"--device {PRETENDING}:N")
+    return (f"{program}: called neither spawn nor start_processes of torch.multiprocessing, and no multiprocessing.Process opened "
+            "a process group: nothing was simulated; where a launcher starts its ranks: lockstep torchrun --nproc-per-node N")
 
 
 def _run_script(job: _Job) -> tuple[int, list[str]]:
@@ -112,7 +125,7 @@ def _run_script(job: _Job) -> tuple[int, list[str]]:
         mine.close()
         _be_script(parent, job, scripts, printed)
     scripts.close()
-    meeting = Meeting(Files(job.folder), job.given.device)
+    meeting = Meeting(Files(job.folder))
     try:
         code = _serve(job, mine, script, meeting)
     except BaseException:
@@ -213,4 +226,4 @@ def _install(job: _Job, end: socket.socket) -> None:
                 os._exit(0)
 
     spawning.install(start, job.folder)
-    joining.install(end, job.folder, job.seed)
+    joining.install(end, job.folder, job.seed, job.given.device.of_script())

@@ -19,6 +19,7 @@ from lockstep.command_line import MOST_SECONDS
 from lockstep.virtual import known_words, launch, options, zygote
 from lockstep.virtual.clock import ClockMode
 from lockstep.virtual.connection import Stopped
+from lockstep.virtual.device import Device, UnknownDevice
 from lockstep.virtual.rank import Failed, current
 from lockstep.virtual.shrinking import shrink
 from lockstep.virtual.works import CallFailed
@@ -66,16 +67,19 @@ class Settings:
         for name in ("laws", "expire"):
             if type(getattr(self, name)) is not bool:
                 raise self._wrong(name, "must be True or False")
-        for name in ("schedule", "backend", "buffers", "order", "pairing"):
+        for name in ("schedule", "backend", "buffers", "order", "pairing", "device"):
             if not isinstance(getattr(self, name), str):
                 raise self._wrong(name, "must be a text")
         for name in ("allow", "faults"):
             value = getattr(self, name)
             if not isinstance(value, tuple) or not all(isinstance(each, str) for each in value):
                 raise self._wrong(name, "must be a list of texts")
-        for name, words in (("clock", [mode.value for mode in ClockMode]), ("device", options.DEVICES)):
-            if getattr(self, name) not in words:
-                raise self._wrong(name, f"there are {', '.join(words)}")
+        if self.clock not in (modes := [mode.value for mode in ClockMode]):
+            raise self._wrong("clock", f"there are {', '.join(modes)}")
+        try:
+            Device.parse(self.device)
+        except UnknownDevice as error:
+            raise self._wrong("device", str(error)) from None
         self._require_known_words()
 
     def _require_known_words(self) -> None:
@@ -99,7 +103,7 @@ class Settings:
         return dataclasses.replace(
             given, program=sys.argv[0], arguments=tuple(sys.argv[1:]), record=self.laws, allow=self.allow,
             buffers=self.buffers, order=self.order, pairing=self.pairing, faults=self.faults, expire=self.expire,
-            clock=ClockMode(self.clock), device=self.device, arena_mb=self.arena_mb, wall_limit_ms=math.ceil(self.wall_limit * 1000))
+            clock=ClockMode(self.clock), device=Device.parse(self.device), arena_mb=self.arena_mb, wall_limit_ms=math.ceil(self.wall_limit * 1000))
 
 
 class Ending(Enum):

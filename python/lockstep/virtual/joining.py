@@ -39,13 +39,14 @@ _POLL_S = 0.005
 
 
 # -- in the process of the script
-def install(end: socket.socket, folder: str, seed: int) -> None:
+def install(end: socket.socket, folder: str, seed: int, gpus: int) -> None:
     """From now on what the script starts may become ranks.
 
     Args:
         end: what the script does is reported through it.
+        gpus: that the script and what it starts seem to have; 0: none.
     """
-    os.environ[MEETING] = f"{seed}:{folder}"
+    os.environ[MEETING] = f"{seed}:{gpus}:{folder}"
     script, files = os.getpid(), Files(folder)
 
     def notify(notice: Notice) -> None:
@@ -150,7 +151,11 @@ def arm(may_join: Callable[[], bool]) -> None:
     Args:
         may_join: False in the process of the script.
     """
-    seed, _, folder = os.environ[MEETING].partition(":")
+    seed, gpus, folder = os.environ[MEETING].split(":", 2)
+    if int(gpus):
+        from lockstep.virtual import pretended
+
+        pretended.install(int(gpus))
     real: Any = process.BaseProcess._bootstrap  # type: ignore[attr-defined]
 
     def _bootstrap(self: Any, *args: Any, **given: Any) -> int:

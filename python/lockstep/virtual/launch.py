@@ -258,9 +258,10 @@ def say(outcome: Outcome, given: Options, again: bool = True) -> None:
         say(each, given, again)
     for line in verdict_lines(outcome.found, again):
         saying.warn(f"lockstep: {line}" if not line.startswith(" ") else line)
-    device = "the CPU" if given.device == "cpu" else "the CPU, which pretends to be CUDA"
+    device = "the CPU, which pretends to be CUDA" if given.device.pretends else "the CPU"
     called = f" that {outcome.called} started" if outcome.called else ""
-    where = f"{len(outcome.found['ends'])} virtual ranks{called}, simulated on {device}, sums in the order {given.order}"
+    n = len(outcome.found["ends"])
+    where = f"{n} virtual rank{'s' * (n != 1)}{called}, simulated on {device}, sums in the order {given.order}"
     if outcome.report is not None:
         saying.say(f"lockstep: {where}\n{outcome.report}")
         for note in outcome.report.notes:

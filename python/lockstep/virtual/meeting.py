@@ -95,8 +95,7 @@ def knock(files: Files, wanted: Wanted) -> tuple[bytes, list[int]]:
 class Meeting:
     """Gathers processes until all ranks of a job are there, or no more can come."""
 
-    def __init__(self, files: Files, device: str) -> None:
-        self._device = device
+    def __init__(self, files: Files) -> None:
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with _short(files.meeting()) as path:
             self.listener.bind(path)
@@ -146,9 +145,7 @@ class Meeting:
         member = Member(pickle.loads(message), end)
         wanted, others = member.wanted, [each.wanted for each in self._members.values()]
         who = f"init_process_group of rank {wanted.rank} of {wanted.world}"
-        if self._device != "cpu":  # It would have to be pretended from the start, for a rank that is not known yet.
-            member.refuse(f"{who} in a process of multiprocessing.Process: not simulated with --device {self._device}")
-        elif wanted.rank >= wanted.world:
+        if wanted.rank >= wanted.world:
             member.refuse(f"{who}: there is no such rank")
         elif wanted.rank in self._members:
             member.refuse(f"{who}: process {self._members[wanted.rank].wanted.pid} is this rank already")

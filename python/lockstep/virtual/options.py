@@ -14,6 +14,7 @@ from lockstep import _core
 from lockstep.command_line import Parser, Usage, seconds, whole
 from lockstep.virtual import known_words
 from lockstep.virtual.clock import ClockMode
+from lockstep.virtual.device import Device, UnknownDevice
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,7 +46,6 @@ _WITHOUT_EFFECT = ("--rdzv-backend", "--rdzv-endpoint", "--rdzv-conf", "--monito
 _FLAGS_WITHOUT_EFFECT = ("--standalone", "--no-rdzv")
 
 
-DEVICES = ("cpu", "cpu-as-cuda")
 ARENA_MB = 4096
 MOST_RANKS = 1 << 20
 MOST_SEED = (1 << 64) - 1
@@ -75,7 +75,7 @@ class Options:
     faults: tuple[str, ...]
     expire: bool
     clock: ClockMode
-    device: str
+    device: Device
     trace: str
     record: bool
     explore: int
@@ -180,7 +180,8 @@ def _add_own(own: argparse._ArgumentGroup) -> None:
     own.add_argument("--clock", default="real", choices=[mode.value for mode in ClockMode],
                      help="what time.time() shows: real (%(default)s) or virtual")
     own.add_argument("--device", default="cpu", metavar="DEVICE",
-                     help="cpu (%(default)s), or cpu-as-cuda: scripts for GPUs run on the CPU")
+                     help="cpu (%(default)s), or cpu-as-cuda: scripts for GPUs run on the CPU; cpu-as-cuda:N: "
+                          "each node seems to have N of them")
     own.add_argument("--trace", default="", metavar="DIR", help="keeps the trace in DIR")
     own.add_argument("--no-record", action="store_true", help="records nothing: only the verdict is given")
     own.add_argument("--explore", type=_times, default=0, metavar="N", help="runs N serial schedules")
@@ -216,7 +217,7 @@ def parse(arguments: Sequence[str], alone: bool = False) -> Options:
         pairing=given.pairing,
         faults=_faults(given, MOST_RANKS if alone else nodes * per_node), steps=given.steps,
         shrink=given.shrink, separate=given.separate, as_one_rank=bool(given.ranks), expire=given.expire,
-        clock=ClockMode(given.clock), device=given.device, trace=given.trace,
+        clock=ClockMode(given.clock), device=Device.parse(given.device), trace=given.trace,
         record=not given.no_record, explore=given.explore, twice=given.twice,
         preload=tuple(name for name in given.preload.split(",") if name), arena_mb=given.arena_mb,
         wall_limit_ms=math.ceil(given.wall_limit * 1000), prefix=not given.no_prefix,
@@ -229,8 +230,10 @@ def _check(given: argparse.Namespace, alone: bool, ranks: int) -> None:
         if getattr(given, name):
             raise Usage(f"--{name.replace('_', '-')}: not simulated: ranks are forked from a process that has PyTorch "
                         "imported")
-    if given.device not in DEVICES:
-        raise Usage(f"--device {given.device}: not simulated: {' and '.join(DEVICES)} are")
+    try:
+        Device.parse(given.device)
+    except UnknownDevice as error:
+        raise Usage(f"--device {given.device}: {error}") from None
     if ranks > MOST_RANKS:
         raise Usage(f"{ranks} ranks: must be {MOST_RANKS} or fewer")
     if given.seed > MOST_SEED - given.explore:
@@ -318,7 +321,7 @@ def command_of(given: Options) -> str:
     words += _word("--order", given.order, "gloo-ring") + _word("--pairing", given.pairing, "strict")
     words += ["--ranks", "1"] * given.as_one_rank
     words += ["--separate"] * given.separate + ["--expire"] * given.expire + ["--no-record"] * (not given.record)
-    words += _word("--clock", given.clock.value, ClockMode.REAL.value) + _word("--device", given.device, DEVICES[0])
+    words += _word("--clock", given.clock.value, ClockMode.REAL.value) + _word("--device", str(given.device), "cpu")
     words += _word("--preload", ",".join(given.preload), "") + _word("--arena-mb", given.arena_mb, ARENA_MB)
     words += _word("--wall-limit", given.wall_limit_ms / 1000, 0) + _word("--buffers", given.buffers, "")
     for law in given.allow:

@@ -11,6 +11,7 @@ import torch.nn.parallel  # noqa: F401
 import torch.utils.data  # noqa: F401
 from torch.overrides import TorchFunctionMode
 
+from lockstep.virtual import half_convolutions, sync_batch_norm
 from lockstep.virtual.connection import Refused
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ MEMORY = 80 << 30  # Of the device that is pretended.
 _MAKERS = frozenset(("tensor", "as_tensor", "zeros", "ones", "full", "empty", "rand", "randn", "randint", "arange",
                      "linspace", "eye", "new_tensor", "new_zeros", "new_ones", "new_full", "new_empty"))
 _DEVICES = ("device",)
+_NO_SUCH_GPU: type[RuntimeError] = getattr(torch, "AcceleratorError", RuntimeError)
 _NOTHING = ("synchronize", "empty_cache", "ipc_collect", "init", "reset_peak_memory_stats", "reset_max_memory_allocated",
             "reset_accumulated_memory_stats", "set_per_process_memory_fraction", "_lazy_init", "_lazy_call")
 _ZERO = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "utilization")
@@ -33,17 +35,45 @@ def is_cuda(device: Any) -> bool:
     return isinstance(device, str) and device.partition(":")[0] == "cuda"
 
 
+class _Node:
+    """What seems to be there."""
+
+    gpus = 0
+    is_installed = False  # In this process, or one that it was forked from.
+    current = 0  # Of this process: the first until it chooses, as CUDA has it.
+
+
+def _require(index: int | None) -> None:
+    """Raises what PyTorch raises for a GPU that the node does not have, as where a rank takes its global number for its local
+    one."""
+    if index is not None and not -1 <= index < _Node.gpus:
+        raise _NO_SUCH_GPU(f"CUDA error: invalid device ordinal\ncuda:{index}: this node seems to have {_Node.gpus} GPUs")
+
+
 def _moved(device: Any) -> Any:
     """What a device becomes; anything else as it is."""
     if is_cuda(device):
+        _require(torch.device(device).index)
         return CPU
     return device
 
 
+def _numbered(index: int) -> Any:
+    _require(index)
+    return CPU
+
+
 def _keyword(name: str, value: Any) -> Any:
     if name in _DEVICES and isinstance(value, int) and not isinstance(value, bool):
-        return CPU
+        return _numbered(value)
     return _moved(value) if name in _DEVICES else value
+
+
+def _require_given(name: str, args: Any, kwargs: Any) -> None:
+    """Of x.cuda(device)."""
+    device = kwargs.get("device", args[1] if len(args) > 1 else None)
+    if name == "cuda" and device is not None:
+        _keyword("device", device)
 
 
 class _OnCpu(TorchFunctionMode):  # type: ignore[misc]
@@ -52,13 +82,16 @@ class _OnCpu(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
         if name in ("cuda", "pin_memory") and args:
+            _require_given(name, args, kwargs or {})
             return args[0]
         if name == "to" and len(args) > 1:
-            args = (args[0], CPU if type(args[1]) is int else _moved(args[1]), *args[2:])
+            args = (args[0], _numbered(args[1]) if type(args[1]) is int else _moved(args[1]), *args[2:])
         elif name in _MAKERS:
             args = tuple(_moved(each) for each in args)
         if kwargs:
             kwargs = {key: _keyword(key, value) for key, value in kwargs.items() if key != "pin_memory"}
+        if name in half_convolutions.NAMES:
+            return half_convolutions.convolve(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))
 
 
@@ -103,35 +136,44 @@ class Properties:
     is_integrated = is_multi_gpu_board = 0
 
 
-def show(devices: int) -> None:
-    """Devices are there. Nothing is put on them yet."""
+def show(gpus: int) -> None:
+    """As many seem to be there. Nothing is put on them yet."""
+    _Node.gpus = gpus
     for module in (torch.cuda, torch.accelerator):
         setattr(module, "is_available", lambda: True)
-        setattr(module, "device_count", lambda: devices)
+        setattr(module, "device_count", lambda: _Node.gpus)
     torch.accelerator.current_accelerator = lambda check_available=False: torch.device("cuda")
 
 
-def install(local_rank: int, devices: int) -> None:
-    """In the process of a rank, after the fork and before its script."""
-    show(devices)
+def install(gpus: int) -> None:
+    """In the process of a rank, after the fork and before its script, or of a script that starts ranks, whose processes may
+    have it from there.
+
+    Args:
+        gpus: that the node seems to have.
+    """
+    show(gpus)
+    if _Node.is_installed:
+        return
+    _Node.is_installed = True
     _OnCpu().__enter__()
-    _install_devices(local_rank)
+    _install_devices()
     _install_modules()
+    sync_batch_norm.install()
     _install_precision()
     _install_distributed()
     _refuse()
 
 
-def _install_devices(local_rank: int) -> None:
-    current = [local_rank]
-
+def _install_devices() -> None:
     def set_device(device: Any) -> None:
         index = torch.device(device).index if not isinstance(device, int) else device
-        current[0] = current[0] if index is None or index < 0 else index
+        _require(index)
+        _Node.current = _Node.current if index is None or index < 0 else index
 
     cuda = torch.cuda
     answers: dict[str, Callable[..., Any]] = {
-        "set_device": set_device, "current_device": lambda: current[0], "current_stream": Stream,
+        "set_device": set_device, "current_device": lambda: _Node.current, "current_stream": Stream,
         "default_stream": Stream, "stream": Stream, "device": Stream, "Stream": Stream, "Event": Stream,
         "set_stream": lambda *_: None, "get_device_name": lambda *_: Properties.name,
         "get_device_properties": lambda *_: Properties(), "get_device_capability": lambda *_: (8, 0),
@@ -157,7 +199,7 @@ def _install_devices(local_rank: int) -> None:
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
         setattr(cuda.nvtx, name, lambda *_: 0)
     torch.accelerator.set_device_index = set_device
-    torch.accelerator.current_device_index = lambda: current[0]
+    torch.accelerator.current_device_index = lambda: _Node.current
     torch.accelerator.current_stream = Stream
     torch.accelerator.synchronize = lambda *_: None
 
@@ -167,11 +209,14 @@ def _install_modules() -> None:
     to = module.to
 
     def moved(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return to(self, *(CPU if type(each) is int else _moved(each) for each in args),
+        return to(self, *(_numbered(each) if type(each) is int else _moved(each) for each in args),
                   **{name: _keyword(name, value) for name, value in kwargs.items()})
 
+    def on_gpu(self: Any, device: Any = None) -> Any:
+        return self if device is None else moved(self, device)
+
     module.to = moved
-    module.cuda = lambda self, device=None: self
+    module.cuda = on_gpu
     _wrap(torch.nn.parallel.DistributedDataParallel, device_ids=None, output_device=None)
     loader: Any = torch.utils.data.DataLoader
     real = loader.__init__

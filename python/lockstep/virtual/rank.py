@@ -18,6 +18,7 @@ from lockstep.raised import UNSPEAKABLE, text_of
 from lockstep.virtual import clock, random_state, wire
 from lockstep.virtual.arena import Arena
 from lockstep.virtual.connection import Connection, Stopped
+from lockstep.virtual.device import Device
 from lockstep.virtual.wire import PointKind
 from lockstep.virtual.works import Calls
 
@@ -67,7 +68,7 @@ class Settings:
     clock: clock.ClockMode = clock.ClockMode.REAL
     trace: str = ""  # The folder that is recorded into; "": none.
     budget: float = 0.0
-    device: str = "cpu"  # "cpu-as-cuda": what asks for a GPU is given the CPU.
+    device: Device = Device()
     steps: int = 0  # The rank ends after this many; 0 = when its program does.
     torn: tuple[tuple[int, int, int], ...] = ()  # Saves that are cut short: rank, number, percent.
     watch: Watch | None = None  # What is compared with one rank is kept.
@@ -115,10 +116,10 @@ def become(place: Place, end: socket.socket, memory: mmap.mmap, settings: Settin
     _current.append(rank)
     redirect.install(rank)
     spawning.refuse(rank)
-    if settings.device == "cpu-as-cuda":
+    if settings.device.pretends:
         from lockstep.virtual import pretended
 
-        pretended.install(place.local_rank, place.local_world)
+        pretended.install(settings.device.of_node(place.local_world))
     if settings.seeds:
         random_state.seed_rank(settings.seed, place.rank, place.attempt, settings.inherits_random)
     cut_short.install(settings.steps, {save: percent for number, save, percent in settings.torn if number == place.rank},

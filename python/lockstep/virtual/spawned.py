@@ -80,6 +80,10 @@ class Files:
         """Holds the number of the job that a process is a rank of."""
         return self._folder / f"{pid}.taken"
 
+    def of_none(self) -> Path:
+        """Names the script's line that started no processes at all."""
+        return self._folder / "of-none"
+
     def new_number(self) -> int:
         """Of a job that has none."""
         number = 0

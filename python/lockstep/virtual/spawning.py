@@ -67,6 +67,8 @@ def install(start: Callable[[Request, Start, Callable[..., Any], tuple[Any, ...]
         contexts.append(context)
         if nprocs > 0:
             start(request, how, fn, args, descriptors, writing)
+        else:
+            Files(folder).of_none().write_text(request.called)
         for descriptor in (*descriptors, writing):
             os.close(descriptor)
         if not join:

@@ -36,7 +36,7 @@ def meeting(tmp_path: Path, sleepers: list[Sleeper[bytes]]) -> Iterator[Meeting]
     folder = tmp_path / ("long" * 40)
     folder.mkdir()
     files = Files(str(folder))
-    made = Meeting(files, "cpu")
+    made = Meeting(files)
     for line, each in enumerate(sleepers):
         made.note(Started(each.pid, f"job.py:{line}"))
     come = threading.Thread(target=knock, args=(files, Wanted(sleepers[0].pid, 0, 2, "job.py:1")))

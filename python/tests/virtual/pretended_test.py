@@ -4,6 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from spawning_test import run_alone
 from virtual_job import lines_of, printed, run_virtual
 
 AS_CUDA = ("--no-record", "--device", "cpu-as-cuda")
@@ -94,6 +95,98 @@ assert words == ["a", {"b": 1}]
 }
 
 
+# GPUs of the node are counted before there is a rank.
+COUNTS_GPUS = '''
+import os, sys
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def train(rank, world):
+    assert torch.cuda.device_count() == world and torch.cuda.current_device() == 0
+    torch.cuda.set_device(rank)
+    os.environ.update(MASTER_ADDR="localhost", MASTER_PORT="29444")
+    dist.init_process_group("nccl", rank=rank, world_size=world)
+    model = DDP(torch.nn.Linear(4, 1).cuda(rank), device_ids=[rank])
+    model(torch.ones(2, 4, device=f"cuda:{rank}")).sum().backward()
+    assert torch.cuda.current_device() == rank and model.module.weight.grad.tolist() == [[2.0] * 4]
+    print("trained")
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    world = torch.cuda.device_count()
+    assert torch.cuda.is_available() and torch.ones(2, device="cuda").sum() == 2
+    if sys.argv[1:]:
+        context = mp.get_context(sys.argv[1])
+        processes = [context.Process(target=train, args=(rank, world)) for rank in range(world)]
+        for each in processes:
+            each.start()
+        for each in processes:
+            each.join()
+    else:
+        mp.spawn(train, args=(world,), nprocs=world)
+'''
+# Two ranks with parts of a batch that are not equally large against one process with all of it. Weights and gradients of a
+# normalised layer are sums of 96 numbers below 8: their rounding is below 96 * 8 * 2**-52.
+SYNC_BATCH_NORM = '''
+import copy
+bound = 96 * 8 * 2.0 ** -52
+for norm, shape in ((nn.BatchNorm1d, (6, 3)), (nn.BatchNorm2d, (6, 3, 4, 4)), (nn.BatchNorm3d, (6, 3, 2, 2, 4))):
+    for affine in (True, False):
+        torch.manual_seed(3)
+        x, dy = torch.randn(shape, dtype=torch.float64) * 2 + 1, torch.randn(shape, dtype=torch.float64)
+        one = norm(3, affine=affine, momentum=0.25).double()
+        if affine:
+            nn.init.uniform_(one.weight), nn.init.uniform_(one.bias)
+        several = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(one)).cuda()
+        here = slice(0, 2) if rank == 0 else slice(2, 6)
+        whole, part = x.clone().requires_grad_(), x[here].clone().requires_grad_()
+        y, mine = one(whole), several(part)
+        y.backward(dy), mine.backward(dy[here])
+        pairs = [(y[here], mine), (whole.grad[here], part.grad), (one.running_mean, several.running_mean),
+                 (one.running_var, several.running_var)]
+        for name, parameter in several.named_parameters():
+            dist.all_reduce(parameter.grad)
+            pairs.append((one.get_parameter(name).grad, parameter.grad))
+        for wanted, found in pairs:
+            assert (wanted - found).abs().max() <= bound, (norm, affine, wanted, found)
+        assert several.num_batches_tracked == 1
+        several.eval(), one.eval()
+        assert (several(x[here]) - one(x[here])).abs().max() <= bound
+model = DDP(nn.SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3))).cuda(), device_ids=[local_rank])
+with torch.autocast("cuda"):
+    out = model(torch.randn(4, 3).cuda())
+assert out.dtype == torch.float16
+out.sum().backward()
+'''
+# Sums of small whole numbers are exact in float16, in whatever order.
+HALF_CONVOLUTIONS = '''
+def whole(*shape):
+    return torch.randint(-3, 4, shape, generator=torch.Generator().manual_seed(1)).float()
+
+for function, weight in ((nn.functional.conv2d, whole(4, 2, 3, 3)), (nn.functional.conv_transpose2d, whole(2, 4, 3, 3))):
+    x, bias = whole(2, 2, 5, 5), whole(4)
+    found = []
+    for how in ("exact", "autocast", "half"):
+        leaves = [each.clone().to(torch.float16 if how == "half" else torch.float32).requires_grad_() for each in (x, weight, bias)]
+        with torch.autocast("cuda", enabled=how == "autocast"):
+            y = function(leaves[0], leaves[1], bias=leaves[2], padding=1)
+        assert y.dtype == (torch.float32 if how == "exact" else torch.float16), how
+        y.sum().backward()
+        assert all(each.grad.dtype == each.dtype for each in leaves)
+        found.append([y.float(), *(each.grad.float() for each in leaves)])
+    assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(*found))
+third = torch.full((1, 1, 1, 1), 1 / 3)
+with torch.autocast("cuda"):
+    assert nn.functional.conv2d(third, torch.ones(1, 1, 1, 1)).item() == third.half().item() != third.item()
+with torch.autocast("cuda", dtype=torch.bfloat16):
+    assert nn.functional.conv2d(third, torch.ones(1, 1, 1, 1)).dtype == torch.bfloat16
+'''
+SCRIPTS["SyncBatchNorm"] = SYNC_BATCH_NORM
+SCRIPTS["convolutions in float16"] = HALF_CONVOLUTIONS
+
+
 def write(folder: Path, text: str) -> Path:
     script = folder / "job.py"
     script.write_text(text)
@@ -126,6 +219,34 @@ def test_it_computes_what_the_cpu_computes(tmp_path: Path) -> None:
 def test_without_it_the_script_fails_as_on_any_machine_without_a_gpu(tmp_path: Path) -> None:
     outcome = run_virtual(write(tmp_path, HEAD + SCRIPTS["a tutorial"]), 2, "--no-record")
     assert outcome.found["outcome"] == "failed"
+
+
+@pytest.mark.parametrize("call", [
+    "torch.cuda.set_device(3)", "torch.ones(1).cuda(3)", "torch.ones(1).cuda(device='cuda:3')", "torch.ones(1).to(3)",
+    "torch.ones(1).to('cuda:3')", "torch.ones(1, device=3)", "torch.ones(1, device='cuda:3')", "nn.Linear(2, 2).cuda(3)",
+    "nn.Linear(2, 2).to(3)", "nn.Linear(2, 2).to(device='cuda:3')", "nn.Linear(2, 2, device='cuda:3')"])
+def test_a_gpu_that_the_node_does_not_have_is_refused_as_pytorch_does(call: str, tmp_path: Path) -> None:
+    text = HEAD + f"""
+{call.replace("3", "2")}
+try:
+    {call}
+except RuntimeError as error:
+    assert "invalid device ordinal" in str(error) and "cuda:3" in str(error) and "3 GPUs" in str(error), error
+else:
+    raise SystemExit("accepted")
+"""
+    outcome = run_virtual(write(tmp_path, text), 2, "--no-record", "--device", "cpu-as-cuda:3")
+    assert outcome.ok, printed(outcome)
+
+
+@pytest.mark.parametrize(("given", "ranks"), [("cpu-as-cuda", 2), ("cpu-as-cuda:3", 3)])
+@pytest.mark.parametrize("method", ["", "fork", "spawn"])
+def test_a_script_that_starts_a_rank_per_gpu_sees_as_many_as_were_asked_for(given: str, ranks: int, method: str,
+                                                                            tmp_path: Path) -> None:
+    outcome = run_alone(write(tmp_path, COUNTS_GPUS), "--device", given, arguments=(method,) if method else ())
+    assert outcome.ok and outcome.report is not None and outcome.report.ok, printed(outcome)
+    assert len(outcome.found["ends"]) == ranks
+    assert printed(outcome).count("trained") == ranks
 
 
 @pytest.mark.parametrize(("text", "says"), [

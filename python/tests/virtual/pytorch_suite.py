@@ -118,11 +118,12 @@ class Job:
 
         def enter() -> None:
             from lockstep.virtual import rank
+            from lockstep.virtual.device import Device
 
             place = rank.Place(rank=args[0], world=self.ranks, local_rank=args[0], local_world=self.ranks,
                                node=0, nodes=1, attempt=0, environment={})
             end, memory = self.world.take(args[0])
-            rank.become(place, end, memory, rank.Settings(device=self.device))
+            rank.become(place, end, memory, rank.Settings(device=Device.parse(self.device)))
             target(*args, **kwargs)
 
         return torch.multiprocessing.get_context("fork").Process(target=enter, name=name)

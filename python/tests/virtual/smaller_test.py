@@ -168,7 +168,7 @@ def test_the_command_of_a_job_is_parsed_to_the_same_job() -> None:
     given = options.parse([
         "--nproc-per-node", "3", "--nnodes=2", "--rdzv-id", "a b", "--master-port", "1", "--max-restarts", "2", "--serial",
         "--seed", "4", "--strategy", "pct:depth=3", "--order", "rank", "--pairing", "gloo_like", "--fault", "drop:1:2",
-        "--fault", "torn:5:0:10", "--steps", "7", "--separate", "--expire", "--clock", "virtual", "--device", "cpu-as-cuda",
+        "--fault", "torn:5:0:10", "--steps", "7", "--separate", "--expire", "--clock", "virtual", "--device", "cpu-as-cuda:6",
         "--no-record", "--arena-mb", "99", "--wall-limit", "1.5", "--allow", "progress", "--buffers", "local", __file__, "--x", "y z"])
     assert options.parse(shlex.split(options.command_of(given))[2:]) == given
     usual = options.parse(["--preload", "json", __file__])

@@ -218,6 +218,8 @@ def test_what_cannot_be_simulated_or_is_wrong_is_said_in_a_sentence(body: str, g
 def test_a_script_that_starts_no_ranks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Usage, match="called neither spawn nor start_processes"):
         run_alone(write(tmp_path, "print('alone')\n"), "--no-record")
+    with pytest.raises(Usage, match=r"job.py:12: starts 0 processes: .* --device cpu-as-cuda:N"):
+        run_alone(write(tmp_path, HEAD + "mp.spawn(print, nprocs=torch.cuda.device_count())\n"), "--no-record")
     with pytest.raises(launch.ScriptFailed, match="exit code 5"):
         run_alone(write(tmp_path, "raise SystemExit(5)\n"), "--no-record")
 
