@@ -62,6 +62,7 @@ class Wrapper:
         self.parted = False  # Such a step was taken before: ranks may have trained apart ever since.
         self.delayed = False  # The first one comes after the backward (delayed.py).
         self.training: bool | None = None
+        self.announced = True  # The phase that was written last; a first training needs no word.
         self.awaits = False  # No backward has followed the last synchronising forward.
         self.armed = False  # The states at a forward have been recorded.
         self._entry: Any = None  # The hook on the module inside.
@@ -149,6 +150,8 @@ class Wrapper:
     def forwards(self) -> None:
         """A forward of the wrapper begins, which no hook inside will tell of."""
         module = self.module()
+        if module is not None and not module.training:
+            self._announce(False)  # Before what the wrapper sends: it waits forever where one rank evaluates alone.
         if self._entry is not None or module is None:
             return
         if module.training is self.training:
@@ -202,13 +205,14 @@ class Wrapper:
             self.reduces = syncs
         recorder.batches.consumed(self, trains)
 
+    def _announce(self, training: bool) -> None:
+        if self.recorder.pen is not None and training is not self.announced:
+            self.recorder.pen.phase(self.index, PhaseKind.TRAIN if training else PhaseKind.EVAL)
+            self.announced = training
+
     def _change_phase(self, training: bool) -> None:
-        pen = self.recorder.pen
-        if pen is None:
-            return
-        was_training, self.training = self.training, training
-        if was_training is not None or not training:
-            pen.phase(self.index, PhaseKind.TRAIN if training else PhaseKind.EVAL)
+        self._announce(training)
+        self.training = training
         if not training:
             self.write_states(StateKind.PARAM, StatePoint.EVAL, self.all)
             self.write_states(StateKind.BUFFER, StatePoint.EVAL, self.buffers)

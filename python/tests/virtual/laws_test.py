@@ -1,6 +1,7 @@
 """What virtual ranks did is judged as what real ones did: the same scripts, the same findings."""
 from __future__ import annotations
 
+from pathlib import Path
 
 import pytest
 from torch_jobs.caught_test import BROKEN, HEALTHY, LOSSY, MEANT, fits
@@ -39,3 +40,44 @@ def test_a_lossy_hook_leaves_equal_replicas(script: str) -> None:
     assert {finding.law for finding in outcome.report.findings} <= {"gradient-mean"}, str(outcome.report)
 
 
+
+
+# After its first step rank 0 samples through the wrapper, whose buffers it broadcasts; the others broadcast their new buckets then.
+SAMPLES = '''
+import sys
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
+ddp = DistributedDataParallel(model)
+optimizer = torch.optim.Adam(ddp.parameters())
+draws = torch.Generator().manual_seed(dist.get_rank())
+for step in range(3):
+    x = torch.randn(4, 8, generator=draws)
+    ddp.zero_grad()
+    loss = nn.functional.mse_loss(ddp(x), x.sum(1, keepdim=True))
+    loss.backward()
+    optimizer.step()
+    losses = [None] * dist.get_world_size()
+    dist.all_gather_object(losses, loss.item())
+    if dist.get_rank() == 0 and step % 100 == 0:
+        ddp.eval()
+        with torch.no_grad():
+            (model if "--fixed" in sys.argv else ddp)(x[:2])
+        ddp.train()
+'''
+
+
+def test_a_forward_of_rank_0_alone_is_named_where_the_wrapper_sends_before_its_module_runs(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(SAMPLES)
+    outcome = run_virtual(script, 2)
+    assert outcome.report is not None
+    found = [each for each in outcome.report.findings if each.law == "collectives-match"]
+    assert [(each.ranks, each.cause) for each in found] == [((0,), "rank0-only-collective")], str(outcome.report)
+    assert "rank 0 evaluates through the wrapper there" in found[0].message
+    fixed = run_virtual(script, 2, arguments=("--fixed",))
+    assert fixed.ok and fixed.report is not None and fixed.report.ok, printed(fixed)
