@@ -156,13 +156,27 @@ def install(gpus: int) -> None:
     if _Node.is_installed:
         return
     _Node.is_installed = True
-    _OnCpu().__enter__()
+    mode = _OnCpu()
+    mode.__enter__()
+    _install_backward(mode)
     _install_devices()
     _install_modules()
     sync_batch_norm.install()
     _install_precision()
     _install_distributed()
     _refuse()
+
+
+def _install_backward(mode: _OnCpu) -> None:
+    """While a call such as x.backward() is handled the mode sees no others: nodes and hooks of a script's own run inside."""
+    real = torch.autograd._engine_run_backward
+
+    @functools.wraps(real)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with mode:
+            return real(*args, **kwargs)
+
+    torch.autograd._engine_run_backward = run
 
 
 def _install_devices() -> None:

@@ -183,6 +183,26 @@ with torch.autocast("cuda"):
 with torch.autocast("cuda", dtype=torch.bfloat16):
     assert nn.functional.conv2d(third, torch.ones(1, 1, 1, 1)).dtype == torch.bfloat16
 '''
+IN_A_BACKWARD = '''
+class Ones(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad + torch.ones(2, device="cuda").to(device).cuda()
+
+x = torch.zeros(2, device=device, requires_grad=True)
+x.register_hook(lambda grad: grad.to("cuda") * 3)
+y = Ones.apply(x)
+y.backward(torch.tensor([1.0, 2.0]).cuda(), retain_graph=True)
+y.backward(gradient=torch.tensor([1.0, 2.0]).cuda(), inputs=[x])
+torch.autograd.backward(y, torch.tensor([1.0, 2.0]).cuda(), retain_graph=True)
+assert x.grad.tolist() == [18.0, 27.0]
+assert torch.autograd.grad(y, x, torch.tensor([1.0, 2.0]).cuda())[0].tolist() == [6.0, 9.0]
+'''
+SCRIPTS["devices in a backward"] = IN_A_BACKWARD
 SCRIPTS["SyncBatchNorm"] = SYNC_BATCH_NORM
 SCRIPTS["convolutions in float16"] = HALF_CONVOLUTIONS
 
