@@ -128,6 +128,27 @@ TEST(SingleProcessEqualTest, AGatherWithoutAnAnswerKeepsTheOwnShare) {
   }
 }
 
+// All compute the loss of the global batch: each has the whole gradient of its own values, and the mean over ranks, to which
+// the others add nothing, is a third of it.
+TEST(SingleProcessEqualTest, AGatherForOneCommonLossIsTooSmallByTheNumberOfRanks) {
+  const auto message = [](std::uint64_t apart, std::int32_t ranks_seen) {
+    EventStream stream(3);
+    wrap(stream);
+    for (std::int32_t rank = 0; rank < ranks_seen; ++rank) {
+      ExchangeEvent event = sum_in_place(stream, 3);
+      event.call = CollectiveOp::kAllGather;
+      event.join = ExchangeJoin::kFunction;
+      event.digest = 7 + apart * static_cast<std::uint64_t>(rank);
+      stream.add(rank, event);
+    }
+    return check("single-process-equal", stream).findings.at(0).message;
+  };
+  const std::string says = "too small by the number of ranks, 3";
+  EXPECT_NE(message(0, 3).find(says), std::string::npos) << message(0, 3);
+  EXPECT_EQ(message(1, 3).find(says), std::string::npos) << "losses of their own";
+  EXPECT_EQ(message(0, 2).find(says), std::string::npos) << "one is not known";
+}
+
 // As where each rank's own rows come first: they are in the place of rank 0.
 TEST(SingleProcessEqualTest, OwnRowsInTheirPlaceAreSoOnEveryRank) {
   const auto of_one = [](ExchangeJoin join) {

@@ -118,11 +118,13 @@ class SingleProcessEqual final : public Law {
         shares.begin(), shares.end(), [](const Share& share) { return share.event.scaled; });
   }
 
-  /// Whether the gradient of the mean loss is what the ranks have times their number.
+  /// Whether the gradient of the mean loss is what the ranks have times their number: of a sum, or of what all have gathered,
+  /// where each has the whole gradient of its own values.
   static bool lacks_a_factor(const std::vector<Share>& shares) {
     const ExchangeEvent& first = shares.front().event;
-    return same_gradients(shares) && !first.scaled && first.join == ExchangeJoin::kInPlace &&
-           first.reduce == ReduceOp::kSum;
+    if (!same_gradients(shares) || first.scaled) return false;
+    if (first.call == CollectiveOp::kAllGather) return std::ssize(shares) >= first.n_ranks;
+    return first.join == ExchangeJoin::kInPlace && first.reduce == ReduceOp::kSum;
   }
 
   void judge(const Key& key, std::vector<Share>& shares, const NameTable& names) {
