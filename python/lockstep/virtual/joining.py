@@ -22,7 +22,7 @@ import torch.distributed as dist
 
 from lockstep.raised import text_of
 from lockstep.torch.sites import site
-from lockstep.virtual import random_state, rank
+from lockstep.virtual import pretended, random_state, rank
 from lockstep.virtual.arena import map_passed
 from lockstep.virtual.connection import Refused, Stopped
 from lockstep.virtual.meeting import GoesOn, Notice, Started, Waits, Wanted, knock
@@ -152,10 +152,7 @@ def arm(may_join: Callable[[], bool]) -> None:
         may_join: False in the process of the script.
     """
     seed, gpus, folder = os.environ[MEETING].split(":", 2)
-    if int(gpus):
-        from lockstep.virtual import pretended
-
-        pretended.install(int(gpus))
+    pretended.install(int(gpus))
     real: Any = process.BaseProcess._bootstrap  # type: ignore[attr-defined]
 
     def _bootstrap(self: Any, *args: Any, **given: Any) -> int:

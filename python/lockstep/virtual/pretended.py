@@ -150,8 +150,11 @@ def install(gpus: int) -> None:
     have it from there.
 
     Args:
-        gpus: that the node seems to have.
+        gpus: that the node seems to have; 0: none, and what asks for one is answered so.
     """
+    if gpus == 0:
+        torch.cuda._lazy_init = _say_that_there_is_none
+        return
     show(gpus)
     if _Node.is_installed:
         return
@@ -165,6 +168,11 @@ def install(gpus: int) -> None:
     _install_precision()
     _install_distributed()
     _refuse()
+
+
+def _say_that_there_is_none() -> None:
+    """PyTorch would say that CUDA cannot be used in a process that was forked, whether there is a GPU or not."""
+    raise RuntimeError("No CUDA GPUs are available: virtual ranks compute on the CPU; --device cpu-as-cuda runs scripts for GPUs there")
 
 
 def _install_backward(mode: _OnCpu) -> None:

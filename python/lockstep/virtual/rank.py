@@ -109,17 +109,14 @@ def current() -> Rank | None:
 
 def become(place: Place, end: socket.socket, memory: mmap.mmap, settings: Settings) -> Rank:
     """Makes this process the rank: from now on torch.distributed goes to the coordinator."""
-    from lockstep.virtual import cut_short, redirect, spawning
+    from lockstep.virtual import cut_short, pretended, redirect, spawning
 
     os.environ.update(place.variables())
     rank = Rank(place, end, memory)
     _current.append(rank)
     redirect.install(rank)
     spawning.refuse(rank)
-    if settings.device.pretends:
-        from lockstep.virtual import pretended
-
-        pretended.install(settings.device.of_node(place.local_world))
+    pretended.install(settings.device.of_node(place.local_world))
     if settings.seeds:
         random_state.seed_rank(settings.seed, place.rank, place.attempt, settings.inherits_random)
     cut_short.install(settings.steps, {save: percent for number, save, percent in settings.torn if number == place.rank},

@@ -4,8 +4,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from lockstep.command_line import Usage
+from lockstep.virtual import launch, options
 from spawning_test import run_alone
-from virtual_job import lines_of, printed, run_virtual
+from virtual_job import ARENA, lines_of, prepare, printed, run_virtual
 
 AS_CUDA = ("--no-record", "--device", "cpu-as-cuda")
 HEAD = '''
@@ -239,6 +241,31 @@ def test_it_computes_what_the_cpu_computes(tmp_path: Path) -> None:
 def test_without_it_the_script_fails_as_on_any_machine_without_a_gpu(tmp_path: Path) -> None:
     outcome = run_virtual(write(tmp_path, HEAD + SCRIPTS["a tutorial"]), 2, "--no-record")
     assert outcome.found["outcome"] == "failed"
+    assert "No CUDA GPUs are available" in outcome.found["error"] and "--device cpu-as-cuda" in outcome.found["error"]
+
+
+@pytest.mark.parametrize(("device", "start"), [
+    ("cuda", "train(0)"), ("cpu", "mp.spawn(train, nprocs=1)"),
+    *(("cpu", f"p = mp.get_context('{how}').Process(target=train, args=(0,)); p.start(); p.join()") for how in ("fork", "spawn"))])
+def test_a_script_that_asks_for_a_gpu_learns_how_to_have_one(device: str, start: str, tmp_path: Path,
+                                                             capfd: pytest.CaptureFixture[str]) -> None:
+    script = write(tmp_path, f"""
+import torch, torch.multiprocessing as mp
+
+def train(rank):
+    torch.ones(1).cuda()
+
+if __name__ == "__main__":
+    torch.ones(1, device="{device}")
+    {start}
+""")
+    prepare()
+    try:
+        launch.run(options.parse([*ARENA, "--no-record", str(script)], alone=True), 0, "", quiet=False)
+    except (Usage, launch.ScriptFailed):
+        pass  # A script that started no ranks.
+    said = capfd.readouterr()
+    assert "No CUDA GPUs are available" in said.err and "--device cpu-as-cuda" in said.err, said
 
 
 @pytest.mark.parametrize("call", [
