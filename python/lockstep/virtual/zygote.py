@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 _LAZY = ("torch._dynamo", "torch._dynamo.utils", "torch.distributed.optim", "torch.nn.parallel",
          "torch.utils.data.distributed", "torch.distributed.rpc", "numpy")
 # Of ours, what turns a fork into a rank.
-_OWN = ("lockstep.virtual.rank", "lockstep.virtual.redirect", "lockstep.virtual.spawning", "lockstep.virtual.cut_short",
+_OWN = ("lockstep.virtual.rank", "lockstep.virtual.redirect", "lockstep.virtual.pretended",
+        "lockstep.virtual.spawning", "lockstep.virtual.cut_short",
         "lockstep.torch")
 _ERRORS = 99
 _forks = Forks()

@@ -41,11 +41,11 @@ SCRIPTS = {
     "checkpoint_dcp": Way(),
     "contrastive": Way(),
     "power_sgd": Way(),
-    "sync_batch_norm": Way(CUDA, refused="SyncBatchNorm"),
+    "sync_batch_norm": Way(CUDA),
     "data_parallel": Way(CUDA, refused="DataParallel is not simulated: --device cpu-as-cuda runs on the CPU"),
     "cuda_graph": Way(CUDA, refused="torch.cuda.CUDAGraph is not simulated: --device cpu-as-cuda runs on the CPU"),
     "parameter_server": Way(refused="torch.distributed.rpc is not simulated: its messages do not go through process groups"),
-    "without_gpu_given": Way(refused="CUDA"),
+    "without_gpu_given": Way(refused="--device cpu-as-cuda runs scripts for GPUs there"),
 }
 
 
