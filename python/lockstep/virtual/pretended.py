@@ -11,7 +11,7 @@ import torch.nn.parallel  # noqa: F401
 import torch.utils.data  # noqa: F401
 from torch.overrides import TorchFunctionMode
 
-from lockstep.virtual import half_convolutions, sync_batch_norm
+from lockstep.virtual import half_convolutions, pretended_types, sync_batch_norm
 from lockstep.virtual.connection import Refused
 
 if TYPE_CHECKING:
@@ -24,8 +24,10 @@ _MAKERS = frozenset(("tensor", "as_tensor", "zeros", "ones", "full", "empty", "r
 _DEVICES = ("device",)
 _NO_SUCH_GPU: type[RuntimeError] = getattr(torch, "AcceleratorError", RuntimeError)
 _NOTHING = ("synchronize", "empty_cache", "ipc_collect", "init", "reset_peak_memory_stats", "reset_max_memory_allocated",
-            "reset_accumulated_memory_stats", "set_per_process_memory_fraction", "_lazy_init", "_lazy_call")
-_ZERO = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "utilization")
+            "reset_accumulated_memory_stats", "reset_max_memory_cached", "set_per_process_memory_fraction", "seed",
+            "_lazy_init", "_lazy_call")
+_ZERO = ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved", "utilization", "temperature",
+         "power_draw", "clock_rate")
 _REFUSED = ("CUDAGraph", "graph", "make_graphed_callables", "MemPool", "CUDAPluggableAllocator")
 
 
@@ -88,6 +90,8 @@ class _OnCpu(TorchFunctionMode):  # type: ignore[misc]
             args = (args[0], _numbered(args[1]) if type(args[1]) is int else _moved(args[1]), *args[2:])
         elif name in _MAKERS:
             args = tuple(_moved(each) for each in args)
+        elif name == "type":
+            args = tuple(pretended_types.of_cpu(each) for each in args)
         if kwargs:
             kwargs = {key: _keyword(key, value) for key, value in kwargs.items() if key != "pin_memory"}
         if name in half_convolutions.NAMES:
@@ -123,6 +127,21 @@ class Stream:
 
     def elapsed_time(self, _: Any) -> float:
         return 0.0
+
+
+class _Chosen:
+    """torch.cuda.device: inside, this GPU is the current one."""
+
+    def __init__(self, device: Any) -> None:
+        self._index = device if isinstance(device, int) else torch.device(device).index if device is not None else None
+        _require(self._index)
+
+    def __enter__(self) -> None:
+        self._before = _Node.current
+        _Node.current = self._before if self._index is None or self._index < 0 else self._index
+
+    def __exit__(self, *_: object) -> None:
+        _Node.current = self._before
 
 
 class Properties:
@@ -164,9 +183,11 @@ def install(gpus: int) -> None:
     _install_backward(mode)
     _install_devices()
     _install_modules()
+    pretended_types.install(_moved)
     sync_batch_norm.install()
     _install_precision()
     _install_distributed()
+    torch.compiler.set_stance("force_eager")  # What is compiled for a GPU asks for its streams.
     _refuse()
 
 
@@ -194,14 +215,17 @@ def _install_devices() -> None:
         _Node.current = _Node.current if index is None or index < 0 else index
 
     cuda = torch.cuda
+    # Classes of their own: the compiler notes each by its class.
+    stream, event, external = (type(name, (Stream,), {}) for name in ("Stream", "Event", "ExternalStream"))
     answers: dict[str, Callable[..., Any]] = {
-        "set_device": set_device, "current_device": lambda: _Node.current, "current_stream": Stream,
-        "default_stream": Stream, "stream": Stream, "device": Stream, "Stream": Stream, "Event": Stream,
+        "set_device": set_device, "current_device": lambda: _Node.current, "current_stream": stream, "default_stream": stream,
+        "stream": Stream, "device": _Chosen, "Stream": stream, "Event": event, "ExternalStream": external,
         "set_stream": lambda *_: None, "get_device_name": lambda *_: Properties.name,
         "get_device_properties": lambda *_: Properties(), "get_device_capability": lambda *_: (8, 0),
         "is_bf16_supported": lambda *_, **__: True, "is_initialized": lambda: True,
         "mem_get_info": lambda *_: (MEMORY, MEMORY), "memory_stats": lambda *_: {}, "memory_summary": lambda *_, **__: "",
         "manual_seed": lambda *_: None, "manual_seed_all": lambda *_: None, "seed_all": lambda *_: None,
+        "initial_seed": torch.initial_seed,
         "get_rng_state": lambda *_: torch.get_rng_state(), "get_rng_state_all": lambda: [torch.get_rng_state()],
         "set_rng_state": lambda *_: None, "set_rng_state_all": lambda *_: None,
         "can_device_access_peer": lambda *_: True, "is_current_stream_capturing": lambda: False}
@@ -216,7 +240,9 @@ def _install_devices() -> None:
         return load(file, map_location if callable(map_location) else CPU, *args, **kwargs)
 
     torch.load = torch.serialization.load = load_on_cpu  # Either may be looked up, and wrapped, by others.
-    torch.Stream = torch.Event = Stream
+    torch.Stream, torch.Event = (type(name, (Stream,), {}) for name in ("Stream", "Event"))
+    for name in ("_record_memory_history", "_dump_snapshot", "_set_allocator_settings"):
+        setattr(cuda.memory, name, lambda *_, **__: None)
     torch.Tensor.record_stream = lambda self, stream: None  # type: ignore[method-assign]
     for name in ("range_push", "range_pop", "range_start", "range_end", "mark"):
         setattr(cuda.nvtx, name, lambda *_: 0)

@@ -204,6 +204,48 @@ torch.autograd.backward(y, torch.tensor([1.0, 2.0]).cuda(), retain_graph=True)
 assert x.grad.tolist() == [18.0, 27.0]
 assert torch.autograd.grad(y, x, torch.tensor([1.0, 2.0]).cuda())[0].tolist() == [6.0, 9.0]
 '''
+OLDER = '''
+x = torch.cuda.FloatTensor([1.0, 2.0])
+assert isinstance(x, torch.cuda.FloatTensor) and x.dtype == torch.float32 and isinstance(torch.ones(1).cuda(), torch.cuda.FloatTensor)
+assert torch.cuda.ByteTensor(list(b"ab")).tolist() == [97, 98]
+assert x.type(torch.cuda.LongTensor).dtype == x.type("torch.cuda.LongTensor").dtype == torch.int64
+generator = torch.Generator(device="cuda").manual_seed(1)
+assert isinstance(generator, torch.Generator) and isinstance(torch.default_generator, torch.Generator)
+assert torch.equal(torch.rand(2, generator=generator, device="cuda"), torch.rand(2, generator=torch.Generator().manual_seed(1)))
+torch.set_default_device("cuda")
+assert (torch.ones(2) + x).tolist() == [2.0, 3.0]
+torch.set_default_device(None)
+torch.set_default_tensor_type("torch.cuda.DoubleTensor")
+assert torch.ones(2).dtype == torch.float64
+torch.set_default_tensor_type("torch.cuda.FloatTensor")
+torch.cuda.set_device(0)
+with torch.cuda.device(1):
+    assert torch.cuda.current_device() == 1
+with torch.cuda.device(None):
+    assert torch.cuda.current_device() == 0
+try:
+    torch.cuda.device(2)
+except RuntimeError as error:
+    assert "invalid device ordinal" in str(error)
+assert torch.cuda.initial_seed() == torch.initial_seed() and torch.cuda.temperature() == 0
+torch.cuda.memory._record_memory_history(max_entries=3)
+assert isinstance(torch.cuda.current_stream(), torch.cuda.Stream) and not isinstance(torch.cuda.Event(), torch.cuda.Stream)
+'''
+COMPILED = '''
+model = DDP(torch.compile(nn.Linear(4, 1).cuda()), device_ids=[local_rank])
+assert "module._orig_mod.weight" in model.state_dict()
+whole = torch.compile(DDP(nn.Linear(4, 1).cuda(), device_ids=[local_rank]))
+
+@torch.compile(fullgraph=True)
+def twice(x):
+    return 2 * x
+
+for each in (model, whole):
+    twice(each(torch.ones(2, 4, device="cuda"))).sum().backward()
+assert model.module.weight.grad.tolist() == whole.module.weight.grad.tolist() == [[4.0] * 4]
+'''
+SCRIPTS["compiled"] = COMPILED
+SCRIPTS["types and defaults of older scripts"] = OLDER
 SCRIPTS["devices in a backward"] = IN_A_BACKWARD
 SCRIPTS["SyncBatchNorm"] = SYNC_BATCH_NORM
 SCRIPTS["convolutions in float16"] = HALF_CONVOLUTIONS
@@ -284,6 +326,14 @@ else:
 """
     outcome = run_virtual(write(tmp_path, text), 2, "--no-record", "--device", "cpu-as-cuda:3")
     assert outcome.ok, printed(outcome)
+
+
+def test_a_global_rank_that_is_taken_for_a_local_one_fails_on_the_second_node(tmp_path: Path) -> None:
+    script = write(tmp_path, HEAD + "torch.cuda.set_device(dist.get_rank())\n")
+    outcome = run_virtual(script, 2, "--nnodes", "2", *AS_CUDA)
+    assert "invalid device ordinal" in outcome.found["error"], printed(outcome)
+    assert outcome.found["first_failure"] in (2, 3)
+    assert run_virtual(script, 4, *AS_CUDA).ok, "one node has all of them"
 
 
 @pytest.mark.parametrize(("given", "ranks"), [("cpu-as-cuda", 2), ("cpu-as-cuda:3", 3)])
