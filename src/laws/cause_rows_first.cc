@@ -275,10 +275,11 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
     {Cause::kGatherOwnShare,
      "gather-own-share",
      "The loss contains what the ranks have gathered from each other, and the gather's backward "
-     "keeps each rank's own share of the gradient: what the other ranks' losses have to say of its "
-     "values is lost.",
+     "keeps each rank's own share of the gradient, or there is none: what the other ranks' losses "
+     "have to say of its values is lost.",
      "Use torch.distributed.nn.functional.all_gather, whose backward adds up the gradients of all "
-     "ranks, or write that reduce_scatter into the backward of your own function.",
+     "ranks, or write that reduce_scatter into the backward of your own function; detach what is "
+     "sent where no gradient is meant.",
      "docs/laws.md#12-single-process-equal"},
     in_zoo(Cause::kHookStateMissing,
            "docs/zoo.md#hook-state-missing",

@@ -10,6 +10,7 @@ never which version it is:
     gradients.py  backwards: gradients
     losses.py     what a backward starts from
     exchanges.py  collectives inside a loss
+    plain_rows.py  rows that a gather returned, in a loss
     in_flight.py  tensors that a call of the program's own still owns
     averaging.py  gradients that the program reduces by itself
     averaged_models.py  averages of a model's parameters that ranks evaluate

@@ -8,6 +8,7 @@ nodes are known by their sequence numbers.
 """
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from torch.autograd.function import BackwardCFunction
 
 from lockstep.torch.losses import SCALED_BY
 from lockstep.torch.groups import ENGINE
+from lockstep.torch.plain_rows import FEWEST, MOST_LOOKS, PlainRows, edges_around
 from lockstep.torch.recorder import BACKWARD
 from lockstep.torch.sloped import Slopes
 from lockstep.words import CollectiveOp, ExchangeJoin, ReduceOp
@@ -62,6 +64,7 @@ class _Exchange:
     wrapper: int = -1
     # Windows of this many micro-steps whose mean its loss takes, with a factor for the ranks.
     windows: frozenset[int] = frozenset()
+    rows: PlainRows | None = None  # Of a gather: what it sent.
 
 
 def _contexts(frame: FrameType | None, function: str) -> Iterator[Any]:
@@ -105,6 +108,7 @@ class Exchanges:
         self.open: list[_Exchange] = []
         self._held: list[_Exchange] = []  # Until a step says how many micro-steps its window had.
         self._micros: dict[int, int] = {}  # Backwards with exchanges in a wrapper's window.
+        self._looks: Counter[str] = Counter()  # At the plain rows of gathers, by site.
         self._slopes = Slopes()
         self._handles: list[Any] = []
         self._next_number = getattr(getattr(torch._C, "_autograd", None), "_get_sequence_nr", None)
@@ -130,7 +134,16 @@ class Exchanges:
             return
         self.open.append(_Exchange(
             call.op.name.lower(), call.reduce, call.calls.number, call.calls.size, call.calls.rank, call.seq,
-            self.recorder.current.opt, call.site, join, place, self._next_number()))
+            self.recorder.current.opt, call.site, join, place, self._next_number(), rows=self._rows_of(call, join)))
+
+    def _rows_of(self, call: Call, join: ExchangeJoin) -> PlainRows | None:
+        if join is not ExchangeJoin.CONSTANT or call.op is not CollectiveOp.ALL_GATHER or len(call.inputs) != 1:
+            return None
+        [sent] = call.inputs
+        if not sent.is_floating_point() or sent.numel() < FEWEST or self._looks[call.site] >= MOST_LOOKS:
+            return None
+        self._looks[call.site] += 1
+        return PlainRows(self.recorder, sent, call.calls.rank, call.calls.size)
 
     def _joined(self, call: Call) -> tuple[ExchangeJoin, int]:
         """How the result will join a graph, and the number of the node that says where; -1 = it will not."""
@@ -168,10 +181,12 @@ class Exchanges:
                  if getattr(root, "grad_fn", None) is not None]
         for exchange in self.open:
             exchange.in_loss, exchange.node = False, None
+            if exchange.rows is not None:
+                exchange.rows.holders.clear()
         only = roots if torch.is_tensor(roots) else roots[0] if len(roots) == 1 else None
         self._slopes.begin(nodes, getattr(only, SCALED_BY, 1.0))
         lowest = min(exchange.place for exchange in self.open)
-        seen = set(nodes)
+        starts, seen = list(nodes), set(nodes)
         while nodes:
             node = nodes.pop()
             self._look_at(node)
@@ -180,9 +195,19 @@ class Exchanges:
                 if child is not None and child not in seen and _number(child) >= lowest:
                     seen.add(child)
                     nodes.append(child)
+        self._find_plain_rows(starts)
         for exchange in self.open:
             if exchange.in_loss and exchange.node is not None:
                 self._handles.append(exchange.node.register_prehook(_Arrival(self.recorder, exchange)))
+
+    def _find_plain_rows(self, roots: list[Any]) -> None:
+        gathers = [(exchange, exchange.rows) for exchange in self.open if exchange.rows is not None]
+        plain = {node for _, rows in gathers for node in rows.holders}
+        lowest = min((number for _, rows in gathers for number, _ in rows.edges), default=0)
+        around = edges_around(roots, plain, lowest) if plain else set()
+        for exchange, rows in gathers:
+            if rows.holders and rows.edges.isdisjoint(around):
+                exchange.in_loss = True
 
     def _look_at(self, node: Any) -> None:
         """Finds the exchanges whose results this node of the loss's graph takes in."""
@@ -193,6 +218,8 @@ class Exchanges:
                     exchange.in_loss, exchange.node = True, node
             elif number >= exchange.since:
                 self._look_for(exchange, node)
+                if exchange.rows is not None:
+                    exchange.rows.look_at(node)
 
     def _look_for(self, exchange: _Exchange, node: Any) -> None:
         edges = [child for child, _ in node.next_functions]

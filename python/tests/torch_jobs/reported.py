@@ -134,6 +134,7 @@ ROWS = {
     "branch_no_graph": Row(Expected("progress", "nan-skip-one-rank", missing=(1,), ranks=(0,))),
     "checkpoint_decision_differs": Row(Expected("collectives-match", "rank0-only-collective", field="op")),
     # Ranks may have classes of their own.
+    "contrastive_gather": Row(Expected("single-process-equal", "gather-own-share", 0, (0, 1), field="all_gather")),
     "class_weights_per_rank": Row(None, advice="A-losses-differ"),
     "cleared_on_one_rank": Row(
         Expected("replicas-equal", "cleared-before-step", 2, (1,), tensor="0.bias"), ranks=3),
