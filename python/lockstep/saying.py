@@ -5,7 +5,7 @@ import errno
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from lockstep._core import die_by
 
@@ -21,6 +21,7 @@ class OutputLost(Exception):
 
     def __init__(self, error: OSError) -> None:
         super().__init__(f"cannot write to the standard output: {os.strerror(error.errno or errno.EIO)}")
+        self.number = error.errno or errno.EIO
         self.is_closed_pipe = error.errno == errno.EPIPE
 
 
@@ -73,8 +74,15 @@ def _put(stream: TextIO | None, text: str) -> None:
     stream.flush()
 
 
-def is_lost() -> bool:
-    return bool(_lost)
+def lost() -> OutputLost | None:
+    """Why output of this process was lost, if any was."""
+    return _lost[0] if _lost else None
+
+
+def lose(number: int) -> NoReturn:
+    """A process of this command's could not write what it had to say. Raises OutputLost."""
+    _lost.append(OutputLost(OSError(number, os.strerror(number))))
+    raise _lost[0]
 
 
 def require_output() -> None:

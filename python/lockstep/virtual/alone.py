@@ -87,8 +87,10 @@ def run(given: Options, seed: int, trace: str, quiet: bool) -> Outcome:
     """
     with tempfile.TemporaryDirectory(prefix="lockstep-") as folder:
         code, lines = _run_script(_Job(given, seed, trace, quiet, folder))
-        outcomes, none = Files(folder).outcomes(), Files(folder).of_none()
+        outcomes, none, lost = Files(folder).outcomes(), Files(folder).of_none(), Files(folder).lost_output()
         line = none.read_text() if none.exists() else ""
+        if lost.exists():
+            saying.lose(int(lost.read_text()))
     if not outcomes:
         if code:
             raise launch.ScriptFailed(code)
@@ -200,6 +202,14 @@ def _be_script(parent: int, job: _Job, end: socket.socket, printed: Path) -> Non
         os._exit(code)
 
 
+def _end_script(script: int, job: _Job) -> None:
+    """Its job has been interrupted. Where the command has been as well, nothing is left to do."""
+    lost = saying.lost()
+    if lost is not None:
+        Files(job.folder).lost_output().write_text(str(lost.number))
+        os.kill(script, signal.SIGKILL)
+
+
 def _install(job: _Job, end: socket.socket) -> None:
     from lockstep.virtual import joining, spawning
 
@@ -218,7 +228,7 @@ def _install(job: _Job, end: socket.socket) -> None:
                 job.run(request, lambda: (fn, args), inherits_random=True)
                 os.write(done, b".")
             except (KeyboardInterrupt, saying.OutputLost):
-                pass  # The command has been ended as well, or cannot print either.
+                _end_script(parent, job)
             except BaseException:
                 import traceback
                 traceback.print_exc()

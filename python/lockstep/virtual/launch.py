@@ -116,7 +116,7 @@ def _start(given: Options, name: str) -> int:
         saying.warn(f"lockstep {name}: {error}")
         return EXIT_FAILED
     except (KeyboardInterrupt, _Terminated) as stopped:
-        if not saying.is_lost():
+        if saying.lost() is None:
             saying.warn(f"lockstep: {FIRST_WORDS['interrupted']}: the ranks were ended")
         return EXIT_INTERRUPTED if isinstance(stopped, KeyboardInterrupt) else EXIT_TERMINATED
 

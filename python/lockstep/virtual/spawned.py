@@ -76,6 +76,10 @@ class Files:
         folder.mkdir(exist_ok=True)
         return folder
 
+    def lost_output(self) -> Path:
+        """The number of the error by which a coordinator could not print any more."""
+        return self._folder / "lost"
+
     def taken(self, pid: int) -> Path:
         """Holds the number of the job that a process is a rank of."""
         return self._folder / f"{pid}.taken"

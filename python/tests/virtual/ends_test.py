@@ -92,6 +92,30 @@ def test_ranks_are_ended_once_no_process_reads_what_they_print(tmp_path: Path) -
         assert process.stderr.read() == ""
 
 
+STARTS = f'''
+import torch.multiprocessing as mp
+
+def work(index):
+    import torch.distributed as dist
+    dist.init_process_group("gloo", rank=index, world_size=2, init_method="tcp://127.0.0.1:29533")
+    {"    ".join(LINES.splitlines(True))}
+if __name__ == "__main__":
+    mp.start_processes(work, nprocs=2, start_method=METHOD)
+'''
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_script_that_starts_its_ranks_is_ended_once_no_process_reads_what_they_print(method: str, tmp_path: Path) -> None:
+    script = write(tmp_path, STARTS.replace("METHOD", repr(method)))
+    with subprocess.Popen([sys.executable, "-m", "lockstep", "run", str(script)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                          text=True, env=ENVIRONMENT) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert "] line" in process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(60) == -signal.SIGPIPE
+        assert process.stderr.read() == ""
+
+
 def test_ranks_are_ended_once_what_they_print_cannot_be_written(tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
         ran = subprocess.run(command("--nproc-per-node", "2", str(write(tmp_path, LINES))), stdout=full, stderr=subprocess.PIPE,
