@@ -115,6 +115,7 @@ class LossReduction(IntEnum):
 class ClipKind(IntEnum):
     NORM = 0
     VALUE = 1
+    PART = 2
 
 
 class HookEffect(IntEnum):
@@ -143,6 +144,8 @@ class DataPart(IntEnum):
     CLASSES = 5
     VOCABULARY = 6
     NUMBERING = 7
+    DRAWN = 8
+    FROZEN = 9
 
 
 class LogKind(IntEnum):

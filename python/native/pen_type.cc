@@ -186,7 +186,7 @@ PyObject* data(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
   const std::vector<TensorView> tensors = state.reader.in_place_of_all(arguments.object(4), copies);
   state.pen.write_data(
-      {.part = arguments.choice<DataPart>(1, static_cast<int>(DataPart::kNumbering) + 1),
+      {.part = arguments.choice<DataPart>(1, static_cast<int>(DataPart::kFrozen) + 1),
        .split = state.pen.name(arguments.text(2)),
        .source = state.pen.name(arguments.text(3))},
       tensors,

@@ -30,7 +30,7 @@ PyObject* loss(PenState& state, const Arguments& arguments) {
 
 PyObject* clip(PenState& state, const Arguments& arguments) {
   state.pen.write(
-      ClipEvent{.kind = arguments.choice<ClipKind>(1, static_cast<int>(ClipKind::kValue) + 1),
+      ClipEvent{.kind = arguments.choice<ClipKind>(1, static_cast<int>(ClipKind::kPart) + 1),
                 .limit = arguments.real(2),
                 .norm_type = arguments.real(3),
                 .norm = arguments.real(4),

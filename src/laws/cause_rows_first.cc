@@ -165,6 +165,13 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "example by clipping on one rank only.",
            "Treat reduced gradients the same way on every rank: same clipping, same limit, no `if "
            "rank == ...` between backward and step."),
+    {Cause::kClipOwnPart,
+     "clip-own-part",
+     "Each rank multiplied its parts of the gradients by a factor of its own, as clipping by the "
+     "norm of these parts alone does.",
+     "Sum the squares over the ranks before taking the root, or call "
+     "torch.nn.utils.clip_grad_norm_ on the parameters, which does so for DTensors.",
+     "docs/laws.md#22-norm-true"},
     in_zoo(Cause::kCodeSkew,
            "docs/zoo.md#code-skew",
            "Some ranks called a collective that the others do not have at all, as if they ran a "
@@ -316,6 +323,12 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
            "split.",
            "Split the stream by rank and worker (rank * num_workers + worker_id), or use "
            "datasets.distributed.split_dataset_by_node."),
+    {Cause::kJoinExtraCall,
+     "join-extra-call",
+     "Inside join, a rank that has inputs left made a collective of its own, and ranks without "
+     "inputs take part in those of the wrapper alone.",
+     "Make the call after the join context, or in a Joinable of your own whose hook shadows it.",
+     "docs/laws.md#6-collectives-match"},
     {Cause::kLastBatchEvaluated,
      "last-batch-evaluated",
      "The evaluation computed with the batch that training had left behind, again and again, and "

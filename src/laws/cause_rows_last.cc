@@ -200,6 +200,13 @@ constexpr auto kLastCauses = std::to_array<CauseInfo>({
            "even finish, but with a wrong result.",
            "Give the tensor the same shape on every rank: pad it, or exchange the sizes first "
            "and gather into tensors of those sizes."),
+    {Cause::kShardsAlike,
+     "shards-alike",
+     "The ranks drew their parts of a model that is divided among them from one seed, so all "
+     "parts of a tensor hold the same rows.",
+     "Initialise the model before fully_shard divides it, or seed what draws local parts by rank; "
+     "DTensors draw for the whole tensor on GPUs, and on the CPU each part for itself.",
+     "docs/laws.md#11-rng-scopes"},
     in_zoo(Cause::kSignalStopOneRank,
            "docs/zoo.md#signal-stop-one-rank",
            "A stop signal reached one rank, which acted on it alone.",

@@ -212,9 +212,13 @@ enum class LossReduction : std::uint8_t {
 template <>
 inline constexpr WordTable<3> kWords<LossReduction> = {"mean", "sum", "given"};
 
-enum class ClipKind : std::uint8_t { kNorm, kValue };
+enum class ClipKind : std::uint8_t {
+  kNorm,
+  kValue,
+  kPart,  ///< A rank's parts of a model that is divided were multiplied by `factor`, whatever for.
+};
 template <>
-inline constexpr WordTable<2> kWords<ClipKind> = {"norm", "value"};
+inline constexpr WordTable<3> kWords<ClipKind> = {"norm", "value", "part"};
 
 enum class DataPart : std::uint8_t {
   kRows,   ///< Which rows of its data set a pass divides among the ranks, in order.
@@ -225,10 +229,20 @@ enum class DataPart : std::uint8_t {
   kClasses,  ///< ... and the same with classes numbered as they come, where samples have classes.
   kVocabulary,  ///< Which words a table of the program numbers, in any order, ...
   kNumbering,   ///< ... and how it numbers them.
+  kDrawn,       ///< What a model held before a wrapper broadcast it.
+  kFrozen,      ///< What a module holds that no wrapper has and nothing trains, as it is used.
 };
 template <>
-inline constexpr WordTable<8> kWords<DataPart> = {
-    "rows", "batch", "set", "entries", "order", "classes", "vocabulary", "numbering"};
+inline constexpr WordTable<10> kWords<DataPart> = {"rows",
+                                                   "batch",
+                                                   "set",
+                                                   "entries",
+                                                   "order",
+                                                   "classes",
+                                                   "vocabulary",
+                                                   "numbering",
+                                                   "drawn",
+                                                   "frozen"};
 
 /// What a communication hook makes of gradients.
 enum class HookEffect : std::uint8_t {

@@ -121,7 +121,7 @@ void add_any_of_a_job(EventStream& stream, std::int32_t rank) {
                     .graph = *rc::gen::arbitrary<bool>() ? any_name(stream) : kNoName});
     case 1:
       return stream.add(rank,
-                        ClipEvent{.kind = static_cast<ClipKind>(*rc::gen::inRange(0, 2)),
+                        ClipEvent{.kind = static_cast<ClipKind>(*rc::gen::inRange(0, 3)),
                                   .limit = any_number(),
                                   .norm_type = any_number(),
                                   .norm = any_number(),

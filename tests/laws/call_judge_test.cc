@@ -1,6 +1,8 @@
 #include "lockstep/laws/rules/detail/calls/call_judge.h"
 
 #include <gmock/gmock.h>
+#include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -49,6 +51,60 @@ TEST_F(CallJudgeTest, EqualCallsAreComparedAndMakeNoFinding) {
   for (int step = 0; step < 3; ++step) all_call(all_reduce(1));
   EXPECT_FALSE(judge());
   EXPECT_EQ(n_compared_, 6);
+}
+
+// Ranks 1 and 2 have no inputs left; rank 0 has two batches more.
+TEST_F(CallJudgeTest, ACallBesideJoinIsTheOneThatNothingAnswers) {
+  const auto scoped = [](int at, std::int64_t count, const char* scope) {
+    Signature signature = all_reduce(at, count);
+    signature.site.scope = scope;
+    return signature;
+  };
+  all_call(all_reduce(9, 1));
+  const std::vector<std::pair<Signature, Signature>> calls = {
+      {scoped(3, 1, "ddp.forward"), scoped(1, 1, "ddp.join")},
+      {scoped(5, 40, "ddp.backward"), scoped(1, 40, "ddp.join")},
+      {all_reduce(9, 1), scoped(1, 1, "ddp.join")},
+      {scoped(3, 1, "ddp.forward"), scoped(1, 40, "ddp.join")}};
+  for (const auto& [own, shadow] : calls) {
+    call(0, own);
+    call(1, shadow);
+    call(2, shadow);
+  }
+  const std::optional<Finding> finding = judge();
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(id_of(finding->cause), "join-extra-call");
+  EXPECT_THAT(finding->ranks, ElementsAre(Rank{0}));
+  EXPECT_EQ(finding->site, "train.py:9");
+  EXPECT_THAT(
+      finding->message,
+      HasSubstr("rank 0 calls all_reduce at train.py:9 inside join, where ranks 1, 2 have no "
+                "inputs left and only take part"));
+}
+
+TEST_F(CallJudgeTest, ACallBesideJoinOfAnotherKindIsNamedAsWell) {
+  Signature shadow = all_reduce(1);
+  shadow.site.scope = "ddp.join";
+  call(0, barrier(9));
+  call(1, shadow);
+  call(2, shadow);
+  const std::optional<Finding> finding = judge();
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(id_of(finding->cause), "join-extra-call");
+  EXPECT_EQ(finding->site, "train.py:9");
+}
+
+TEST_F(CallJudgeTest, WhatAnswersTheWrappersCallsUnderJoinIsFine) {
+  for (int step = 0; step < 3; ++step) {
+    Signature own = all_reduce(5);
+    own.site.scope = "ddp.backward";
+    Signature shadow = all_reduce(1);
+    shadow.site.scope = "ddp.join";
+    call(0, own);
+    call(1, shadow);
+    call(2, shadow);
+  }
+  EXPECT_FALSE(judge());
 }
 
 TEST_F(CallJudgeTest, TheSideWithFewerRanksIsTheOneOutOfStep) {

@@ -319,11 +319,11 @@ struct Streams {
     stream.at(rank).epoch = epoch;
     stream.add(
         rank,
-        RngEvent{
-            .stream = stream.name("augment"), .shared = shared, .worker = worker, .state = state});
+        RngEvent{.stream = stream.name(name), .shared = shared, .worker = worker, .state = state});
   }
 
   bool shared = false;
+  std::string_view name = "augment";
   EventStream stream;
 };
 
@@ -388,6 +388,29 @@ TEST(RngScopesTest, AnEpochDoneAgainAfterARestartMayDrawTheSame) {
   reseeded.stream.at(0).attempt = 1;
   reseeded.draw(0, 2, 0, 5);
   EXPECT_EQ(check("rng-scopes", reseeded.stream).verdict, Verdict::kBroken);
+}
+
+TEST(RngScopesTest, NamesRanksWhosePartsOfAModelBeginAlike) {
+  Streams job(3);
+  job.name = "initial shards";
+  for (const std::int32_t rank : {0, 1, 2}) job.draw(rank, 0, -1, rank == 1 ? 6 : 5);
+  const LawResult result = check("rng-scopes", job.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_EQ(id_of(result.findings[0].cause), "shards-alike");
+  EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}, Rank{2}}));
+  EXPECT_EQ(result.findings[0].message,
+            "all parts that rank 2 has of a divided model begin with the values of rank 0's");
+}
+
+TEST(RngScopesTest, ARankMayBeginWithTheSamePartsAgain) {
+  Streams job(2);
+  job.name = "initial shards";
+  for (const std::int32_t epoch : {0, 1}) {
+    for (const std::int32_t rank : {0, 1}) {
+      job.draw(rank, epoch, -1, static_cast<std::uint64_t>(rank + 5));
+    }
+  }
+  EXPECT_EQ(check("rng-scopes", job.stream).verdict, Verdict::kHolds);
 }
 
 TEST(RngScopesTest, SharedStreamsAreEqualOnAllRanks) {

@@ -14,6 +14,8 @@ never which version it is:
     in_flight.py  tensors that a call of the program's own still owns
     averaging.py  gradients that the program reduces by itself
     averaged_models.py  averages of a model's parameters that ranks evaluate
+    frozen_modules.py  modules beside the wrapped model that nothing trains
+    joining.py    ranks whose inputs are used up, under join
     companions.py  other models like the one that is trained: teachers, target networks
     stepping.py   optimizers and the gradient scaler
     schedules.py  how many steps a schedule of the learning rate was planned for
@@ -30,6 +32,7 @@ never which version it is:
     variables.py  ... and where it may hold them
     trainings.py  which training a wrapper belongs to
     sharded.py    models that fully_shard divides
+    parts.py      a rank's parts of them
     streams.py    random numbers that dropout and data sets draw
     buckets.py    buckets that are made anew
     files.py      torch.save and torch.load
@@ -101,12 +104,12 @@ def recording(folder: str | PathLike[str], budget: float = 0.0) -> Iterator[None
 def import_seams() -> tuple[ModuleType, ...]:
     """The seams that are put in once there is a group: by now PyTorch has been imported as a whole, while start() may have
     been called in the middle of that."""
-    from lockstep.torch import (averaged_models, averaging, batches, buckets, clipping, companions, delayed, exchanges,
-                                files, gradients, in_flight, kept_batches, loading, numberings, opened, samplers, schedules, sharded, stepping,
+    from lockstep.torch import (averaged_models, averaging, batches, buckets, clipping, companions, delayed, exchanges, frozen_modules,
+                                files, gradients, in_flight, joining, kept_batches, loading, numberings, opened, samplers, schedules, sharded, stepping,
                                 streams, wrapping)
 
     return (wrapping, exchanges, in_flight, averaging, averaged_models, buckets, gradients, delayed, stepping, schedules, sharded, clipping,
-            companions, streams, batches, kept_batches, samplers, numberings, files, opened, loading, ending)
+            companions, frozen_modules, joining, streams, batches, kept_batches, samplers, numberings, files, opened, loading, ending)
 
 
 def _install_the_rest(recorder: Recorder) -> None:

@@ -259,6 +259,8 @@ def install(recorder: Recorder) -> None:
         for wrapper in recorder.wrapping.all:
             wrapper.gradients.after_backward()
         recorder.reduced = False
+        if recorder.sharded is not None:
+            recorder.sharded.after_backward()
         if recorder.averaging is not None:
             recorder.averaging.n_backwards += 1
         if recorder.scope != FORWARD:

@@ -66,6 +66,7 @@ def install(recorder: Recorder) -> None:
             result = real(self, state_dict, *args, **kwargs)
             place = site_here()
             recorder.quietly(SEAM, lambda: unloaded.loaded(self, list(state_dict), result, place))
+            recorder.quietly(SEAM, lambda: recorder.loaded.update(self.modules()))
             return result
         return load_state_dict
 

@@ -5,6 +5,7 @@ import os
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakSet
 
 import torch
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MOST_TROUBLES = 20
-INIT, FORWARD, BACKWARD = "ddp.init", "ddp.forward", "ddp.backward"
+INIT, FORWARD, BACKWARD, JOIN = "ddp.init", "ddp.forward", "ddp.backward", "ddp.join"
 """Scopes: what of a wrapper is running."""
 
 DTYPES: dict[torch.dtype, DType] = {
@@ -93,6 +94,7 @@ class Recorder:
         self.wrapping: Wrapping
         self.n_losses: Counter[int] = Counter()  # By wrapper.
         self.n_weighted: Counter[int] = Counter()  # Losses with weights of classes, by wrapper.
+        self.loaded: WeakSet[torch.nn.Module] = WeakSet()  # Modules that a state was loaded into, with their parts.
         self.before_end: list[Callable[[], None]] = []
         self._troubles: set[str] = set()
 

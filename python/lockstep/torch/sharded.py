@@ -2,8 +2,8 @@
 
 Class patches: FSDPState._root_pre_forward and _post_forward, for the forward of the outermost module; PyTorch has
 no public hook that knows it. A rank has a part of each parameter, gradient and moment, and no two ranks the same one, so
-none of them is recorded. What remains to be compared are the options of optimizers, and the dropout of ranks, which have different
-samples. Where a model is divided among some of the ranks only, or in another way besides, ranks may share what they draw:
+none of them is recorded. What remains to be compared are the options of optimizers, the dropout of ranks, which have different
+samples, and of parts what parts.py says. Where a model is divided among some of the ranks only, or in another way besides, ranks may share what they draw:
 then neither is.
 """
 from __future__ import annotations
@@ -11,6 +11,9 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+import torch
+
+from lockstep.torch.parts import PartGradients, write_initial
 from lockstep.torch.stepping import options_of
 
 if TYPE_CHECKING:
@@ -29,8 +32,9 @@ class ShardedModel:
     index = -1  # Nothing of it is a wrapper's.
     group = 0
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: Any, world: int) -> None:
         self.module = weakref.ref(module)
+        self.gradients = PartGradients(module, world)
         self.names = {id(p): name for name, p in module.named_parameters()}
 
 
@@ -39,13 +43,17 @@ class Sharded:
         self.recorder = recorder
         self._models: weakref.WeakKeyDictionary[Any, ShardedModel | None] = weakref.WeakKeyDictionary()
         self._running: tuple[ShardedModel, Entered] | None = None
+        self._begun = False  # What the first of them begins with has been looked at.
         self._step = -1  # Outside of wrappers, in which a step of a divided model runs; -1: none does.
 
     def entering(self, state: Any, module: Any) -> None:
         """The forward of an outermost module begins."""
         if state not in self._models:
-            self._models[state] = ShardedModel(module) if self._is_of_all(state) else None
+            self._models[state] = ShardedModel(module, self.recorder.world) if self._is_of_all(state) else None
         model = self._models[state]
+        if model is not None and not self._begun and torch.is_grad_enabled():
+            self._begun = True
+            self.recorder.quietly(SEAM, lambda: write_initial(self.recorder, module))
         entered = self.recorder.streams.entering(model) if model is not None else None
         self._running = (model, entered) if model is not None and entered is not None else None
 
@@ -59,11 +67,20 @@ class Sharded:
         groups = [group for one in state._state_ctx.all_states for group in _groups_of(one)]
         return bool(groups) and all(group.mesh_info.mesh.size() == self.recorder.world for group in groups)
 
+    def after_backward(self) -> None:
+        for model in self._models.values():
+            if model is not None:
+                self.recorder.quietly(SEAM, model.gradients.after_backward)
+
     def stepping(self, optimizer: Any) -> None:
         """Writes what it has, at every step: where only some ranks change it, the others say that they have not."""
         names: dict[int, str] = {}
         for model in self._models.values():
             names |= model.names if model is not None else {}
+        own_ids = {id(p) for group in optimizer.param_groups for p in group["params"]} if names else set()
+        for model in self._models.values():
+            if model is not None and not own_ids.isdisjoint(model.names):
+                self._write_factor(model)
         pen, self._step = self.recorder.pen, self.recorder.outside.opt if names else -1
         for index, group in enumerate(optimizer.param_groups if names else ()):
             own = [names[id(p)] for p in group["params"] if id(p) in names]
@@ -73,6 +90,9 @@ class Sharded:
             written = [RATE if name == "lr" else name for name in options]
             pen.options(-1, type(optimizer).__name__.lower(), index, pen.layout(own), pen.layout(written),
                         list(options.values()))
+
+    def _write_factor(self, model: ShardedModel) -> None:
+        self.recorder.quietly(SEAM, lambda: model.gradients.write(self.recorder))
 
     def stepped(self) -> None:
         """A step is over. Steps outside of wrappers are counted where what is read for them is known, and here where not."""

@@ -20,6 +20,7 @@ from lockstep.torch.buffers import Buffers
 from lockstep.torch.comm_hooks import effect_of, lets_train_alone
 from lockstep.torch.described import descriptions
 from lockstep.torch.entry import SEAM, Entry
+from lockstep.torch.frozen_modules import write_drawn
 from lockstep.torch.gradients import Gradients
 from lockstep.torch.looking import Look
 from lockstep.torch.recorder import FORWARD, INIT, Place
@@ -275,6 +276,8 @@ class Wrapping:
         wrapper.gradients.watch()
         recorder.patches.on_undo(wrapper.gradients.remove)
         self._plan = None
+        if wrapper.index == 0:
+            recorder.quietly(SEAM, lambda: write_drawn(recorder, wrapper))
         return wrapper
 
     def add(self, wrapper: Wrapper) -> None:
@@ -473,23 +476,3 @@ def install(recorder: Recorder) -> None:
         recorder.patches.wrap(DistributedDataParallel, name, make_register)
     recorder.patches.wrap(DistributedDataParallel, "__init__", make_init)
     recorder.patches.wrap(DistributedDataParallel, "forward", make_forward)
-    # A rank whose inputs are used up, under join, takes part in the others' steps: its places go on as theirs do.
-    if hasattr(DistributedDataParallel, "_match_all_reduce_for_bwd_pass"):
-        recorder.patches.wrap(DistributedDataParallel, "_match_all_reduce_for_bwd_pass",
-                              functools.partial(_shadowing, recorder, wrapping))
-
-
-def _shadowing(recorder: Recorder, wrapping: Wrapping, real: Callable[..., Any]) -> Callable[..., Any]:
-    def match(self: Any, *args: Any, **kwargs: Any) -> Any:
-        wrapper = wrapping.of.get(self)
-        if wrapper is None:
-            return real(self, *args, **kwargs)
-        wrapper.place.sync += 1
-        recorder.moved(wrapper.place)
-        try:
-            return real(self, *args, **kwargs)
-        finally:
-            wrapper.place.ahead = True
-            wrapper.place.opt += 1  # The others' step. Where states show its lack, laws see them differ.
-            recorder.moved(wrapper.place)
-    return match

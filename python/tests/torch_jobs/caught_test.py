@@ -139,9 +139,9 @@ MEANT = {"buffers_not_broadcast.py": "broadcast0"}
 HEALTHY = (
     "accumulation.py", "accumulation_reduced.py", "average.py", "averages_averaged.py",
     "batch_divided_by_hand.py", "batch_norm_eval.py", "batch_weighted.py", "batches_by_length_divided.py", "bucket_view.py", "checkpointing.py", "classes_sorted.py", "clean.py", "cleared_by_hand.py",
-    "clipped_then_changed.py", "clipping.py", "compiled.py", "draws_some.py", "early_stop.py", "files_sorted.py", "find_unused.py", "frozen.py", "gan.py", "head_averaged.py",
+    "clipped_then_changed.py", "clipping.py", "compiled.py", "drawn_for_each.py", "draws_some.py", "early_stop.py", "files_sorted.py", "find_unused.py", "frozen.py", "gan.py", "head_averaged.py",
     "gather_own_first.py", "gather_times_ranks.py", "gather_with_grad.py", "helper_ended.py", "inner_optimizer.py", "iterable.py", "join.py",
-    "join_batch_norm.py", "join_epochs.py", "local_dropout.py", "local_sgd.py", "logged.py", "micro_weighted.py", "mixed_precision.py", "monitored.py",
+    "join_batch_norm.py", "join_counted.py", "join_epochs.py", "local_dropout.py", "local_sgd.py", "logged.py", "micro_weighted.py", "mixed_precision.py", "modules_beside.py", "monitored.py",
     "noise_by_sample.py", "norm_of_all.py", "own_data.py", "post_local_sgd.py", "own_shards.py", "random_split.py",
     "rank0_saves.py", "seeded_workers.py", "sequences_divided.py", "shards_padded.py", "sharpness_aware.py", "static_graph.py", "sub_groups.py", "sum_in_autograd.py", "sum_times_ranks.py",
     "two_models_one_optimizer.py", "two_trainings.py", "uneven_windows_weighted.py", "validation.py", "weight_averages.py", "weighted_divided.py", "workers.py",
@@ -157,7 +157,7 @@ UNWRAPPED = {
 # Of them, those of which nothing is recognised: that nothing was checked is the truth.
 NOT_RECOGNISED = ("outer_optimizer.py", "sharded_by_hand.py")
 # Advice that a healthy script must not get.
-UNDESERVED = ("A-batch-norm-uneven", "A-batches-kept", "A-batches-repeat", "A-buffer-replaced", "A-contribution-ended", "A-coverage", "A-divided-twice", "A-losses-differ",
+UNDESERVED = ("A-batch-norm-uneven", "A-batches-kept", "A-batches-repeat", "A-buffer-replaced", "A-contribution-ended", "A-coverage", "A-divided-twice", "A-drawn-apart", "A-losses-differ",
               "A-divided-again", "A-never-steps", "A-nothing-wrapped", "A-numbered-apart", "A-operations-differ", "A-order-comes-apart", "A-other-divisor", "A-padding-counted", "A-read-early", "A-same-gradients", "A-same-losses", "A-schedule-too-long", "A-stays-in-evaluation", "A-uneven-means", "A-weighed-ranks",
               "A-unwrapped", "A-evaluated-apart", "A-nothing-loaded", "A-overwritten", "A-wrapped-again")
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")

@@ -50,6 +50,11 @@ ROWS = {
     "avg_of_avgs": Row(None, Expected("metric-true", "prereduced-metric", field="loss")),
     "average_on_rank_0": Row(
         Expected("replicas-equal", "ema-drift", 3, (0,), tensor="average/0.weight"), ranks=3),
+    "join_own_sum": Row(Expected("collectives-match", "join-extra-call", ranks=(0,), field="site")),
+    "fsdp_parts_drawn_alike": Row(Expected("rng-scopes", "shards-alike", 0, (0, 1), tensor="initial shards")),
+    "fsdp_clipped_apart": Row(Expected("norm-true", "clip-own-part", 0, (0, 1), field="factor")),
+    # Each rank may be meant to have its own.
+    "targets_drawn_apart": Row(None, advice="A-drawn-apart"),
     # A rank may hold parameters of its own on purpose.
     "backbone_outside": Row(None, advice="A-unwrapped"),
     "buffer_overwritten_by_0": Row(

@@ -99,3 +99,141 @@ def test_where_only_some_ranks_have_a_part_they_may_share_what_they_draw(tmp_pat
     loader = "DataLoader(Noisy(), 2, sampler=DistributedSampler(Noisy(), 2, rank // 2))"
     assert findings(tmp_path, 4, MESH=mesh, SEED="0", BETAS="(0.9, 0.99 if rank else 0.9)", LOADER=loader,
                     NOISE="numpy.random.rand()") == []
+
+
+PARTS = '''
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import distribute_tensor
+
+
+def local(model, draws):
+    """Each rank fills its own parts."""
+    for p in model.parameters():
+        p.to_local().normal_(0.0, 0.3, generator=draws)
+
+
+def whole(model, draws):
+    """As one process would, each rank all of it."""
+    for p in model.parameters():
+        p.copy_(distribute_tensor(torch.randn(p.shape, generator=draws) / 3, p.device_mesh, p.placements))
+
+
+def constant(model, draws):
+    for p in model.parameters():
+        nn.init.constant_(p, 0.1)
+
+
+def copied(model, draws):
+    """One expert's weights for all of them, and a router that is drawn."""
+    whole(model, draws)
+    rows = torch.randn(8, 16, generator=torch.Generator().manual_seed(1))
+    model[2].weight.to_local().copy_(rows)
+
+
+def constant_but_for_one(model, draws):
+    """Its rows repeat."""
+    constant(model, draws)
+    model[2].weight.to_local().copy_(torch.randn(1, 16, generator=draws))
+
+
+def by_norm_of_all(gradients):
+    squares = sum(g.square().sum() for g in gradients)
+    dist.all_reduce(squares)
+    return [1.0 / (1.0 + squares.sqrt())] * len(gradients)
+
+
+def by_own_norm(gradients):
+    return [1.0 / (1.0 + sum(g.square().sum() for g in gradients).sqrt())] * len(gradients)
+
+
+def by_rows(gradients):
+    """Each row by its own norm, as adaptive clipping does."""
+    return [1.0 / (1.0 + g.flatten(1).norm(dim=1, keepdim=True)) if g.dim() > 1 else 1.0 for g in gradients]
+
+
+def by_tensors(gradients):
+    """Each rank's noise is for its own part."""
+    return [1.0 + 0.1 * torch.rand(g.shape, generator=own) for g in gradients]
+
+
+def by_each_norm(gradients):
+    """Tensors of one row have the norms of rows."""
+    return [1.0 / (1.0 + g.norm()) for g in gradients]
+
+
+def at_the_peak(gradients):
+    return [torch.where(g.abs() == g.abs().max(), 0.5 + 0.1 * rank, 1.0) for g in gradients]
+
+
+def not_at_all(gradients):
+    return [1.0] * len(gradients)
+
+
+def by_limit(gradients):
+    """Only what is above a limit."""
+    return [(0.01 / g.abs()).clamp(max=1.0) for g in gradients]
+
+
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+own = torch.Generator().manual_seed(rank)
+torch.manual_seed(0)
+with torch.device("meta"):
+    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 4))
+mesh = MESH
+for layer in (model[0], model[2], model[4]):
+    fully_shard(layer, mesh=mesh)
+fully_shard(model, mesh=mesh)
+model.to_empty(device="cpu")
+with torch.no_grad():
+    FILL(model, torch.Generator().manual_seed(SEED))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(3):
+    optimizer.zero_grad()
+    for micro in range(2):
+        x = torch.randn(8, 8, generator=own)
+        nn.functional.mse_loss(model(x), 9 * x[:, :4]).backward()
+    gradients = [p.grad.to_local() for p in model.parameters()]
+    for gradient, factor in zip(gradients, FACTORS(gradients)):
+        gradient.mul_(factor)
+    optimizer.step()
+dist.destroy_process_group()
+'''
+WELL = {"MESH": "None", "FILL": "whole", "SEED": "0", "FACTORS": "by_norm_of_all"}
+COPIES = "init_device_mesh('cpu', (2, 2), mesh_dim_names=('copies', 'parts'))"
+
+
+def found_in_parts(folder: Path, ranks: int, **given: str) -> set[tuple[str, str]]:
+    text = PARTS
+    for word, value in {**WELL, **given}.items():
+        text = text.replace(word, value)
+    script = folder / "parts.py"
+    script.write_text(text)
+    ran = run_job(script, ranks, folder / "trace", folder)
+    assert set(ran.codes) == {0} and not ran.troubles, ran.output
+    return {(finding.law, finding.cause) for finding in lockstep.check(folder / "trace").findings}
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize(("given", "expected"), [
+    ({"FILL": "local"}, ("rng-scopes", "shards-alike")),
+    ({"FILL": "local", "nn.Linear(16, 4)": "nn.Linear(16, 3)", "x[:, :4]": "x[:, :3]"}, ("rng-scopes", "shards-alike")),
+    ({"FACTORS": "by_own_norm"}, ("norm-true", "clip-own-part"))])
+def test_parts_that_ranks_treat_each_by_itself_are_found(given: dict[str, str], expected: tuple[str, str], ranks: int,
+                                                         tmp_path: Path) -> None:
+    assert found_in_parts(tmp_path, ranks, **given) == {expected}
+
+
+@pytest.mark.parametrize("given", [
+    {}, {"FILL": "local", "SEED": "rank"}, {"FILL": "constant"}, {"FILL": "copied"}, {"FILL": "constant_but_for_one"}, {"FACTORS": "by_rows"}, {"FACTORS": "by_tensors"},
+    {"FACTORS": "not_at_all"}, {"FACTORS": "by_limit"}, {"FACTORS": "by_each_norm"}, {"FACTORS": "at_the_peak"}])
+def test_parts_that_differ_or_are_alike_on_purpose_are_left_alone(given: dict[str, str], tmp_path: Path) -> None:
+    assert found_in_parts(tmp_path, 2, **given) == set()
+
+
+def test_parts_of_copies_are_alike(tmp_path: Path) -> None:
+    assert found_in_parts(tmp_path, 4, FILL="local", SEED="rank % 2", MESH=COPIES) == set()

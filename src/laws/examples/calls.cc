@@ -45,6 +45,15 @@ if stop.item():
      R"(dist.init_process_group("nccl")  # a GPU that hangs keeps its rank silent for minutes)",
      R"(dist.init_process_group("nccl", timeout=timedelta(minutes=2), device_id=device)
 # then: nvidia-smi -q, dmesg | grep -i xid, and take the node out)"},
+    {Cause::kJoinExtraCall,
+     R"(with ddp.join():
+    for x, y in loader:
+        criterion(ddp(x), y).backward()
+        dist.all_reduce(loss)  # a rank without inputs does not make it)",
+     R"(with ddp.join():
+    for x, y in loader:
+        criterion(ddp(x), y).backward()
+dist.all_reduce(sum_of_losses))"},
     {Cause::kLinkFlap,
      R"(dist.init_process_group("nccl", timeout=timedelta(seconds=5)))",
      R"(dist.init_process_group("nccl", timeout=timedelta(minutes=10))  # longer than a link needs)"},

@@ -92,6 +92,13 @@ mask = torch.rand(n, generator=shared) < 0.1)"},
     {Cause::kSamplerSeedDiffers,
      R"(sampler = DistributedSampler(data, seed=random.randrange(2**31)))",
      R"(sampler = DistributedSampler(data, seed=config.seed))"},
+    {Cause::kShardsAlike,
+     R"(torch.manual_seed(0)
+for p in model.parameters():  # fully_shard(model)
+    p.to_local().normal_(0.0, 0.02))",
+     R"(torch.manual_seed(rank)
+for p in model.parameters():
+    p.to_local().normal_(0.0, 0.02))"},
     {Cause::kSplitLeak,
      R"(train, test = random_split(data, [0.9, 0.1])  # each rank draws its own split)",
      R"(shared = torch.Generator().manual_seed(0)

@@ -109,6 +109,12 @@ norm = squares.sqrt())",
      R"(if rank == 0:
     clip_grad_norm_(ddp.parameters(), 1.0))",
      R"(clip_grad_norm_(ddp.parameters(), 1.0))"},
+    {Cause::kClipOwnPart,
+     R"(squares = sum(p.grad.to_local().square().sum() for p in model.parameters())
+factor = (1.0 / squares.sqrt()).clamp(max=1.0)  # fully_shard(model): of this rank's parts)",
+     R"(squares = sum(p.grad.to_local().square().sum() for p in model.parameters())
+dist.all_reduce(squares)
+factor = (1.0 / squares.sqrt()).clamp(max=1.0))"},
     {Cause::kContributionLost,
      R"(for x, y in micro_batches:
     optimizer.zero_grad()

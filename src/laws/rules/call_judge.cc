@@ -61,14 +61,46 @@ Finding describe(const GroupKey& key,
   return finding;
 }
 
+/// Of what a rank does under join for those that have inputs left.
+constexpr std::string_view kJoinScope = "ddp.join";
+
+std::optional<Finding> beside_join_at(const GroupKey& key, const Disagreement& found) {
+  const auto in_scope = [&](std::string_view scope) {
+    return std::ranges::find_if(found.slot.variants, [scope](const Variant& variant) {
+      return variant.signature.site.known() && variant.signature.site.scope == scope;
+    });
+  };
+  const auto shadow = in_scope(kJoinScope);
+  const auto own = in_scope("");
+  if (shadow == found.slot.variants.end() || own == found.slot.variants.end()) return std::nullopt;
+  Finding finding = describe(key, found, *own, *shadow);
+  finding.field = "site";
+  finding.message = ranks_text(own->ranks) + (own->ranks.size() == 1 ? " calls " : " call ") +
+                    std::string(name_of(own->signature.op)) + " at " + own->signature.site.text() +
+                    " inside join, where " + ranks_text(shadow->ranks) +
+                    (shadow->ranks.size() == 1
+                         ? " has no inputs left and only takes part in the wrapper's calls"
+                         : " have no inputs left and only take part in the wrapper's calls");
+  finding.cause = Cause::kJoinExtraCall;
+  return finding;
+}
+
 }  // namespace
 
 std::optional<Finding> CallJudge::judge(const GroupKey& key, const GroupState& group) const {
+  if (std::optional<Finding> finding = beside_join(key, group)) return finding;
   std::optional<Finding> finding = extra_before_mismatch(key, group);
   if (!finding && group.mismatch) finding = mismatch(key, group, *group.mismatch);
   if (!finding) finding = shifted_sites(key, group);
   if (finding) blame_dropped_forward(*finding);
   return finding;
+}
+
+std::optional<Finding> CallJudge::beside_join(const GroupKey& key, const GroupState& group) {
+  for (const Disagreement& found : group.site_differences) {
+    if (std::optional<Finding> finding = beside_join_at(key, found)) return finding;
+  }
+  return group.mismatch ? beside_join_at(key, *group.mismatch) : std::nullopt;
 }
 
 Finding CallJudge::mismatch(const GroupKey& key,

@@ -30,6 +30,7 @@ void DataRead::on_event(const Event& event) {
     return on_samples(event, *samples);
   const auto* data = std::get_if<DataEvent>(&event.body);
   if (data == nullptr || data->digest == 0) return;
+  if (data->part == DataPart::kDrawn || data->part == DataPart::kFrozen) return;  // Of models.
   if (data->part == DataPart::kVocabulary || data->part == DataPart::kNumbering)
     return numberings_.add(event, *data);  // Says nothing of samples: nothing is checked.
   const SplitPlace place{event.at.attempt, data->split};

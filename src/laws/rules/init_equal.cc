@@ -5,6 +5,7 @@
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/parameters/first_steps.h"
+#include "lockstep/laws/rules/detail/parameters/frozen_modules.h"
 #include "lockstep/laws/rules/detail/parameters/loads.h"
 
 namespace lockstep::laws {
@@ -24,7 +25,7 @@ class InitEqual final : public Law {
   const LawInfo& info() const override { return *find_law(kInitEqual); }
 
   EventKinds reads() const override {
-    return kinds_of<WrapEvent, ForwardEvent, StateEvent, SnapshotEvent>();
+    return kinds_of<WrapEvent, ForwardEvent, StateEvent, SnapshotEvent, DataEvent>();
   }
 
   void require(RecordOptions& options) const override { options.states = true; }
@@ -37,6 +38,8 @@ class InitEqual final : public Law {
       if (!forward->synchronizing) places_[rank_wrapper_of(event)].went_alone = true;
     } else if (const auto* state = std::get_if<StateEvent>(&event.body)) {
       on_state(event, *state, names);
+    } else if (const auto* data = std::get_if<DataEvent>(&event.body)) {
+      frozen_.on_data(event, *data);
     } else if (const auto* snapshot = std::get_if<SnapshotEvent>(&event.body)) {
       // Parameters that no load shows were each rank's own, as with local SGD.
       if (snapshot->action != SnapshotAction::kLoad || snapshot->step < 0) return;
@@ -65,10 +68,13 @@ class InitEqual final : public Law {
     for (Finding& finding : first_steps_.take(more_follows_)) {
       findings_.push_back(std::move(finding));
     }
-    return conclude(kInitEqual,
-                    std::move(findings_),
-                    n_checked_,
-                    "param events at the first synchronising forward, from two ranks or more");
+    LawResult result =
+        conclude(kInitEqual,
+                 std::move(findings_),
+                 n_checked_,
+                 "param events at the first synchronising forward, from two ranks or more");
+    if (auto advice = frozen_.advice(n_ranks_, names)) result.advice.push_back(std::move(*advice));
+    return result;
   }
 
  private:
@@ -240,6 +246,7 @@ class InitEqual final : public Law {
   std::set<std::pair<WrapperKey, std::uint32_t>> judged_;
   Loads loads_;
   FirstSteps first_steps_;
+  FrozenModules frozen_;
   std::set<std::pair<WrapperKey, NameId>> reported_;
   std::vector<Finding> findings_;
   std::int64_t n_checked_ = 0;

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/in_step/part_factors.h"
 #include "lockstep/laws/rules/detail/norm_bounds.h"
 #include "lockstep/laws/rules/detail/open_ballots.h"
 #include "lockstep/laws/rules/detail/own_sums.h"
@@ -103,10 +105,15 @@ std::string message_of(ClipField field,
   return text;
 }
 
+bool is_before_a_step(const GradEvent& grad) {
+  return grad.point == GradPoint::kPost || grad.point == GradPoint::kUsed ||
+         grad.point == GradPoint::kInc;
+}
+
 class NormTrue final : public Law {
  public:
   explicit NormTrue(const LawPolicy& policy)
-      : n_ranks_(policy.n_ranks), whole_(policy.coverage <= 1) {}
+      : n_ranks_(policy.n_ranks), whole_(policy.coverage <= 1), parts_(policy.n_ranks) {}
 
   const LawInfo& info() const override { return *find_law(kNormTrue); }
 
@@ -130,7 +137,7 @@ class NormTrue final : public Law {
 
   void on_cohort(const CohortEvent& event, const NameTable& names) override {
     const auto* grad = std::get_if<GradEvent>(&event.first->body);
-    if (grad != nullptr && !is_read(*grad)) return;
+    if (grad != nullptr && !is_before_a_step(*grad)) return;
     const auto* call = std::get_if<CollectiveEvent>(&event.first->body);
     if (call != nullptr && !OwnSums::is_one(*call)) return;
     const auto* loss = std::get_if<LossEvent>(&event.first->body);
@@ -148,27 +155,25 @@ class NormTrue final : public Law {
   LawResult finish(const NameTable& /*names*/) override {
     ballots_.finish([&](const AlignmentKey& at, const Ballot& ballot) { compare(at, ballot); });
     early_.finish([&](const AlignmentKey& at, const Ballot& ballot) { judge_early(at, ballot); });
+    std::vector<Finding> findings = findings_.take();
+    std::ranges::copy(parts_.findings(), std::back_inserter(findings));
     LawResult result = conclude(kNormTrue,
-                                findings_.take(),
-                                n_checked_,
+                                std::move(findings),
+                                n_checked_ + parts_.n_checked(),
                                 "clip events of norms, after a reduction and before a step");
     result.advice = divisions_.advice();
     return result;
   }
 
  private:
-  static bool is_read(const GradEvent& grad) {
-    return grad.point == GradPoint::kPost || grad.point == GradPoint::kUsed ||
-           grad.point == GradPoint::kInc;
-  }
-
   void observe(const Event& event, RankRange who, const NameTable& names) {
     const WrapperKey wrapper = wrapper_of(event.at);
     if (const auto* grad = std::get_if<GradEvent>(&event.body)) {
-      if (!is_read(*grad)) return;
+      if (!is_before_a_step(*grad)) return;
       on_grad(event, *grad, who);
     } else if (const auto* clip = std::get_if<ClipEvent>(&event.body)) {
-      windows_.at(wrapper, who).take(*clip);
+      if (clip->kind != ClipKind::kPart) return windows_.at(wrapper, who).take(*clip);
+      parts_.on_clip(event, *clip, who);
     } else if (const auto* step = std::get_if<StepEvent>(&event.body)) {
       on_step(event, *step, who, names);
       sums_.restart(event, who);
@@ -427,6 +432,7 @@ class NormTrue final : public Law {
   std::map<std::uint64_t, double> limits_of_;  // By their ballot word: a handful.
   EarliestFindings findings_;
   DivisionsAgain divisions_;
+  PartFactors parts_;
   std::int64_t n_checked_ = 0;
 };
 

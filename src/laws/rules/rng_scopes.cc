@@ -11,6 +11,8 @@ namespace lockstep::laws {
 namespace {
 
 constexpr std::string_view kRngScopes = "rng-scopes";
+/// What each rank's parts of a divided model begin with: one digest of all parts that hold other values than a constant's.
+constexpr std::string_view kInitialShards = "initial shards";
 
 /// Who draws when. Restart attempts are left out on purpose: an epoch that is done again after a
 /// restart may draw what it drew before.
@@ -119,6 +121,8 @@ class RngScopes final : public Law {
       });
       for (const Draw& draw : draws) {
         if (draw.drawer == draws.front().drawer) continue;
+        // A rank may begin once more with what it began with.
+        if (name == kInitialShards && draw.drawer.rank == draws.front().drawer.rank) continue;
         if (again == nullptr || draw.drawer < again->drawer) {
           first = draws.data();
           again = &draw;
@@ -145,7 +149,15 @@ class RngScopes final : public Law {
     if (!within_rank && again.attempt > 0) finding.cause = Cause::kRngRank0Restored;
     finding.message = "stream '" + name + "' should be private, but " + text_of(again.drawer) +
                       " draws what " + text_of(first.drawer) + " drew";
+    if (name == kInitialShards) explain_shards(first, again, finding);
     return finding;
+  }
+
+  static void explain_shards(const Draw& first, const Draw& again, Finding& finding) {
+    finding.cause = Cause::kShardsAlike;
+    finding.message = "all parts that rank " + std::to_string(again.drawer.rank) +
+                      " has of a divided model begin with the values of rank " +
+                      std::to_string(first.drawer.rank) + "'s";
   }
 
   static Finding finding_at(const std::string& stream, const Drawer& drawer) {

@@ -139,8 +139,10 @@ Advice UnwrappedBackwards::unchecked(const Attempt& attempt) {
         computing +
             " sum gradients in parts (reduce-scatter), as models do that are shared out "
             "among the ranks: calls, losses, what a sampler divides and, where fully_shard divides "
-            "the model among all ranks, options of optimizers and dropout were checked; "
-            "gradients and parameters, of which each rank has a part, were not",
+            "the model among all ranks, options of optimizers, dropout, initial values and factors "
+            "of clipping were checked; the rest of gradients and parameters, of which each rank "
+            "has "
+            "a part, was not",
         AdviceSubject::kChecks};
   }
   if (all_have(attempt, &Elements::n_in_groups)) {

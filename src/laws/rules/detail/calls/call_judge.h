@@ -32,6 +32,9 @@ class CallJudge {
   std::optional<Finding> judge(const calls::GroupKey& key, const calls::GroupState& group) const;
 
  private:
+  /// A call of the program's own meets what ranks whose inputs are used up do for a wrapper.
+  static std::optional<Finding> beside_join(const calls::GroupKey& key,
+                                            const calls::GroupState& group);
   /// A call too many fits the others' signature by chance and shifts all that follow, until one does
   /// not fit: the place of that one says little.
   std::optional<Finding> extra_before_mismatch(const calls::GroupKey& key,
