@@ -25,6 +25,7 @@ struct Planned {
   int stride_of_rank_1 = stride;
   bool skips_one = false;
   bool skips_last = false;
+  bool turns = false;  ///< Every other stride is one longer.
   bool wrapped = true;
 };
 
@@ -53,7 +54,7 @@ LawResult judged_schedule(const Planned& given) {
     int made = 0;
     if (given.skips_one) planned_step(job, rank, total, made++, true);
     for (int i = 0; i < given.n_steps; ++i, made += stride)
-      planned_step(job, rank, total, made, false);
+      planned_step(job, rank, total, made + (given.turns ? i / 2 : 0), false);
     if (given.skips_last) planned_step(job, rank, total, made, true);
   }
   const LawResult result = check("optimizer-equal", job.stream);
@@ -96,6 +97,29 @@ TEST(ScheduleLengthsTest, SchedulesThatFitOrCountSomethingElseAreFine) {
   EXPECT_EQ(advised_of({.skips_one = true}), "");  // It has moved where the optimizer has not.
   EXPECT_EQ(advised_of({.total = 6.0, .n_steps = 3}), "");  // A step per pass may be anything.
   EXPECT_EQ(advised_of({.total = 2.0, .n_steps = 1, .n_passes = 0}), "");
+}
+
+TEST(ScheduleLengthsTest, AScheduleThatMovesSeveralTimesWithEachOfItsStepsEndsEarly) {
+  EXPECT_EQ(
+      advised_of({.total = 12.0, .stride = 2}),
+      "A-schedule-ends-early: the schedule of the learning rate is planned for 12 steps, the "
+      "run made 12, and the schedule moves 2 times with each of them, so it ends after 6: step "
+      "it once with each step of the optimizer, not with each micro-batch or for each rank, or "
+      "plan it for 2 times as many");
+  EXPECT_NE(advised_of({.total = 12.0, .n_ranks = 1, .stride = 3}), "") << "on one rank, too";
+  EXPECT_NE(advised_of({.total = 15.0, .stride = 2}), "") << "windows that are not whole";
+}
+
+TEST(ScheduleLengthsTest, WhatIsPlannedForItsOwnStepsDoesNotEndEarly) {
+  EXPECT_EQ(advised_of({.total = 24.0, .stride = 2}), "") << "one for each micro-batch";
+  EXPECT_EQ(advised_of({.total = 16.0, .stride = 2}), "") << "a run that was stopped, or goes on";
+  EXPECT_EQ(advised_of({.total = 12.0, .stride = 1}), "");
+  EXPECT_EQ(advised_of({.total = 6.0, .n_steps = 6, .stride = 2}), "") << "two steps per pass";
+  EXPECT_EQ(advised_of({.total = 12.0, .stride = 6}), "") << "one move is no habit";
+}
+
+TEST(ScheduleLengthsTest, AScheduleThatDoesNotMoveEvenlyFollowsSomethingElse) {
+  EXPECT_EQ(advised_of({.total = 14.0, .n_passes = 2, .stride = 2, .turns = true}), "");
 }
 
 TEST(ScheduleLengthsTest, NumbersThatNoScheduleHasAreNone) {

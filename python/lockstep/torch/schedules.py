@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 SEAM = "schedules"
 TOTAL, MADE = "schedule.total", "schedule.made"  # As the events of options have them.
-_PLANNED = ("total_steps", "T_max", "total_iters", "num_training_steps", "max_steps", "max_iters")
+_PLANNED = ("total_steps", "T_max", "total_iters", "num_training_steps", "max_steps", "max_iters", "num_steps", "t_total", "total",
+            "total_updates")
 
 
 class Schedules:

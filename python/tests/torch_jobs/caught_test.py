@@ -137,7 +137,7 @@ BROKEN = {
 # What only the author of a job can say: DDP promises nothing about buffers that it does not broadcast.
 MEANT = {"buffers_not_broadcast.py": "broadcast0"}
 HEALTHY = (
-    "accumulation.py", "accumulation_reduced.py", "average.py", "averages_averaged.py",
+    "accumulation.py", "accumulation_reduced.py", "accumulation_scheduled.py", "average.py", "averages_averaged.py",
     "batch_divided_by_hand.py", "batch_norm_eval.py", "batch_weighted.py", "batches_by_length_divided.py", "bucket_view.py", "checkpointing.py", "classes_sorted.py", "clean.py", "cleared_by_hand.py",
     "clipped_then_changed.py", "clipping.py", "compiled.py", "drawn_for_each.py", "draws_some.py", "early_stop.py", "files_sorted.py", "find_unused.py", "frozen.py", "gan.py", "head_averaged.py",
     "gather_own_first.py", "gather_times_ranks.py", "gather_with_grad.py", "helper_ended.py", "inner_optimizer.py", "iterable.py", "join.py",
@@ -158,7 +158,7 @@ UNWRAPPED = {
 NOT_RECOGNISED = ("outer_optimizer.py", "sharded_by_hand.py")
 # Advice that a healthy script must not get.
 UNDESERVED = ("A-batch-norm-uneven", "A-batches-kept", "A-batches-repeat", "A-buffer-replaced", "A-contribution-ended", "A-coverage", "A-divided-twice", "A-drawn-apart", "A-losses-differ",
-              "A-divided-again", "A-never-steps", "A-nothing-wrapped", "A-numbered-apart", "A-operations-differ", "A-order-comes-apart", "A-other-divisor", "A-padding-counted", "A-read-early", "A-same-gradients", "A-same-losses", "A-schedule-too-long", "A-stays-in-evaluation", "A-uneven-means", "A-weighed-ranks",
+              "A-divided-again", "A-never-steps", "A-nothing-wrapped", "A-numbered-apart", "A-operations-differ", "A-order-comes-apart", "A-other-divisor", "A-padding-counted", "A-read-early", "A-same-gradients", "A-same-losses", "A-schedule-ends-early", "A-schedule-too-long", "A-stays-in-evaluation", "A-uneven-means", "A-weighed-ranks",
               "A-unwrapped", "A-evaluated-apart", "A-nothing-loaded", "A-overwritten", "A-wrapped-again")
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
 

@@ -203,6 +203,7 @@ ROWS = {
     "scheduler_on_rank_0": Row(Expected("optimizer-equal", "lr-per-rank", 1, (1,), field="lr")),
     # A run may be stopped, or go on later.
     "schedule_of_one_process": Row(None, advice="A-schedule-too-long"),
+    "schedule_per_micro_batch": Row(None, advice="A-schedule-ends-early"),
     "second_backward": Row(
         Expected("reduced-once", "last-micro-unsynced", 0, (0, 1, 2), tensor="0.weight"), ranks=3),
     "shape_mismatch_in_evaluation": Row(Expected("collectives-match", field="count")),

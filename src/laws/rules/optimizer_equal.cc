@@ -101,6 +101,7 @@ class OptimizerEqual final : public Law {
                                 n_checked_ + options_.n_checked(),
                                 "step events from two ranks or more");
     result.advice = schedules_.advice(wrappers_, n_ranks_);
+    std::ranges::move(schedules_.early(), std::back_inserter(result.advice));
     return result;
   }
 

@@ -35,9 +35,22 @@ void ScheduleLengths::on_options(const Event& event,
   const auto known = schedules_.find(wrapper_of(event.at));
   if (total == 0 && known == schedules_.end()) return;
   Schedule& schedule = schedules_[wrapper_of(event.at)];
+  if (schedule.total == total) advance(schedule, made, event.at.opt);
   schedule.total = total;
   schedule.made = made;
   schedule.before = event.at.opt;
+}
+
+/// How far it has moved since the event before. At its end it is not known how far it would have.
+void ScheduleLengths::advance(Schedule& schedule, std::int64_t made, std::int64_t before) {
+  const std::int64_t n_steps = before - schedule.before;
+  if (n_steps < 1 || made >= schedule.total) return;
+  const std::int64_t moved = made - schedule.made;
+  const std::int64_t stride = moved / n_steps;
+  const bool alike = moved % n_steps == 0 && (schedule.stride == 0 || schedule.stride == stride);
+  schedule.uneven = schedule.uneven || !alike;
+  schedule.stride = stride;
+  ++schedule.n_strides;
 }
 
 void ScheduleLengths::on_step(const Event& event, const StepEvent& step, RankRange who) {
@@ -48,6 +61,31 @@ void ScheduleLengths::on_step(const Event& event, const StepEvent& step, RankRan
 
 void ScheduleLengths::on_epoch(RankRange who) {
   if (who.first == 0) ++n_passes_;
+}
+
+// Each pass over the data may leave a last window that is not whole, and a plan may round them together.
+std::vector<Advice> ScheduleLengths::early() const {
+  constexpr std::int64_t kSeveral = 2;
+  std::vector<Advice> advice;
+  for (const auto& [wrapper, schedule] : schedules_) {
+    const bool by_step = !schedule.uneven && schedule.n_strides >= kHabit;
+    const std::int64_t off = std::abs(schedule.total - schedule.n_steps);
+    const bool fits = off <= n_passes_ && schedule.n_steps > kSeveral * n_passes_;
+    if (!by_step || schedule.stride < kSeveral || !fits) continue;
+    advice.push_back({"A-schedule-ends-early",
+                      fmt::format("the schedule of the learning rate is planned for {} steps, the "
+                                  "run made {}, and the schedule "
+                                  "moves {} times with each of them, so it ends after {}: step it "
+                                  "once with each step of the "
+                                  "optimizer, not with each micro-batch or for each rank, or plan "
+                                  "it for {} times as many",
+                                  schedule.total,
+                                  schedule.n_steps,
+                                  schedule.stride,
+                                  (schedule.total + schedule.stride - 1) / schedule.stride,
+                                  schedule.stride)});
+  }
+  return advice;
 }
 
 std::vector<Advice> ScheduleLengths::advice(const Wrappers& wrappers, std::int32_t n_ranks) const {

@@ -1,4 +1,4 @@
-// Schedules of learning rates that were planned for the steps of a single process.
+// Schedules of learning rates that were planned for the steps of a single process, or end before the run.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,9 @@ class ScheduleLengths {
   void on_step(const Event& event, const StepEvent& step, RankRange who);
   void on_epoch(RankRange who);
 
+  /// "A-schedule-ends-early" for wrappers whose schedule is planned for as many steps as there were, and made several with each.
+  std::vector<Advice> early() const;
+
   /// "A-schedule-too-long" for wrappers whose schedule moved with each step and is as many times longer
   /// than the run as there are ranks.
   std::vector<Advice> advice(const Wrappers& wrappers, std::int32_t n_ranks) const;
@@ -38,7 +41,12 @@ class ScheduleLengths {
     std::int64_t made = 0;     ///< and that it had made before a step,
     std::int64_t before = 0;   ///< to which these had come.
     std::int64_t n_steps = 0;  ///< In the end.
+    std::int64_t stride = 0;   ///< Steps that it made with each of the optimizer's, until it ended,
+    std::int64_t n_strides = 0;
+    bool uneven = false;  ///< or not always as many.
   };
+
+  static void advance(Schedule& schedule, std::int64_t made, std::int64_t before);
 
   std::map<WrapperKey, Schedule> schedules_;
   std::int64_t n_passes_ = 0;
