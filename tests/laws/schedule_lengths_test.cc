@@ -115,7 +115,7 @@ TEST(ScheduleLengthsTest, WhatIsPlannedForItsOwnStepsDoesNotEndEarly) {
   EXPECT_EQ(advised_of({.total = 16.0, .stride = 2}), "") << "a run that was stopped, or goes on";
   EXPECT_EQ(advised_of({.total = 12.0, .stride = 1}), "");
   EXPECT_EQ(advised_of({.total = 6.0, .n_steps = 6, .stride = 2}), "") << "two steps per pass";
-  EXPECT_EQ(advised_of({.total = 12.0, .stride = 6}), "") << "one move is no habit";
+  EXPECT_EQ(advised_of({.total = 12.0, .stride = 6}), "") << "one move shows nothing";
 }
 
 TEST(ScheduleLengthsTest, AScheduleThatDoesNotMoveEvenlyFollowsSomethingElse) {

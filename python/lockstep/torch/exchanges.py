@@ -65,6 +65,7 @@ class _Exchange:
     # Windows of this many micro-steps whose mean its loss takes, with a factor for the ranks.
     windows: frozenset[int] = frozenset()
     rows: PlainRows | None = None  # Of a gather: what it sent.
+    plain: bool = False  # No gradient can come back for it.
 
 
 def _contexts(frame: FrameType | None, function: str) -> Iterator[Any]:
@@ -170,7 +171,7 @@ class Exchanges:
                 continue
             if exchange.join is ExchangeJoin.FUNCTION:
                 exchange.answered = exchange.answered or exchange.place in inside
-            elif not exchange.answered:
+            elif not exchange.answered and not exchange.plain:
                 exchange.answered = True
                 return
 
@@ -181,8 +182,6 @@ class Exchanges:
                  if getattr(root, "grad_fn", None) is not None]
         for exchange in self.open:
             exchange.in_loss, exchange.node = False, None
-            if exchange.rows is not None:
-                exchange.rows.holders.clear()
         only = roots if torch.is_tensor(roots) else roots[0] if len(roots) == 1 else None
         self._slopes.begin(nodes, getattr(only, SCALED_BY, 1.0))
         lowest = min(exchange.place for exchange in self.open)
@@ -207,7 +206,8 @@ class Exchanges:
         around = edges_around(roots, plain, lowest) if plain else set()
         for exchange, rows in gathers:
             if rows.holders and rows.edges.isdisjoint(around):
-                exchange.in_loss = True
+                exchange.in_loss = exchange.plain = True
+            rows.holders.clear()
 
     def _look_at(self, node: Any) -> None:
         """Finds the exchanges whose results this node of the loss's graph takes in."""

@@ -32,7 +32,7 @@ class PlainRows:
         self._recorder = recorder
         self._digests = {kind: self._digest(sent.detach().to(kind)) for kind in (sent.dtype, *_AUTOCAST)}
         self.edges = frozenset(_edges_of(sent))
-        self.holders: set[Any] = set()  # Nodes that compute with the plain rows.
+        self.holders: set[Any] = set()  # Nodes that compute with the plain rows, while a graph is searched.
 
     def _digest(self, rows: Any) -> int:
         return self._recorder.pen.digest(rows) if self._recorder.pen is not None else 0

@@ -120,6 +120,7 @@ def test_a_call_that_a_hook_makes_for_gradients_answers_nothing(factor: str, tmp
 PLAIN = '''
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional as differentiable
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -157,6 +158,8 @@ LOST = {
     "keys": ("keys = gathered(k)", "q @ keys.T"),
     "keys and queries": ("keys, queries = gathered(k), gathered(q)", "(q @ keys.T + k @ queries.T) / 2"),
     "twice the same rows": ("keys = gathered(k)", "k @ keys.T"),
+    "beside one that the backward answers": ("keys = gathered(k); everyone = torch.cat(differentiable.all_gather(q))",
+                                             "everyone[mine] @ keys.T"),
     "of a clone": ("keys = gathered(k.clone())", "q @ keys.T"),
     "one tensor of two": ("keys = torch.cat([gathered(q), gathered(k)])", "q @ keys.T + k @ keys.T"),
     "with a factor before it": ("keys = gathered(k)", "(2.0 * (q + k)) @ keys.T"),
@@ -189,7 +192,7 @@ def test_rows_that_carry_no_gradient_into_a_loss_are_found(case: str, tmp_path: 
     report = judged_plain(*LOST[case], tmp_path)
     assert {(finding.law, finding.cause) for finding in report.findings} == {("single-process-equal", "gather-own-share")}, str(report)
     assert {finding.ranks for finding in report.findings} == {(0, 1)}
-    assert {Path(finding.site).name for finding in report.findings} == {"plain.py:10"}
+    assert {Path(finding.site).name for finding in report.findings} == {"plain.py:11"}
 
 
 @pytest.mark.parametrize("case", KEPT)
