@@ -22,7 +22,9 @@ class ModulesJob {
 
   ModulesJob& draw(const Digests& of_rank) { return add(DataPart::kDrawn, "", of_rank); }
 
-  ModulesJob& use(const Digests& of_rank) { return add(DataPart::kFrozen, "Projection", of_rank); }
+  ModulesJob& use(const Digests& of_rank, std::string_view name = "Projection") {
+    return add(DataPart::kFrozen, name, of_rank);
+  }
 
   std::vector<Advice> advice() const { return check("init-equal", job_.stream).advice; }
 
@@ -46,6 +48,14 @@ TEST(FrozenModulesTest, WhatEachRankDrewForItselfIsAdvised) {
   ASSERT_EQ(advice.size(), 1U);
   EXPECT_EQ(advice[0].id, "A-drawn-apart");
   EXPECT_THAT(advice[0].message, HasSubstr("`Projection` holds other values on each rank"));
+}
+
+TEST(FrozenModulesTest, SeveralModulesAreOneAdvice) {
+  ModulesJob job(2);
+  job.draw({1, 2}).use({4, 5}).use({4, 5}).use({6, 7}, "Codes").use({6, 7}, "Codes");
+  const auto advice = job.advice();
+  ASSERT_EQ(advice.size(), 1U);
+  EXPECT_THAT(advice[0].message, HasSubstr("`Codes` (and 1 other module) holds other values"));
 }
 
 TEST(FrozenModulesTest, WhatSomeRanksHaveAlikeIsMeantToBeSo) {

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/text.h"
 #include "lockstep/laws/detail/alignment.h"
 
 namespace lockstep::laws {
@@ -41,15 +40,19 @@ std::optional<Advice> FrozenModules::advice(std::int32_t n_ranks, const NameTabl
   }
   if (apart.empty()) return std::nullopt;
   std::ranges::sort(apart);
-  return Advice{"A-drawn-apart",
-                join(apart) + (apart.size() == 1 ? " holds" : " hold") +
-                    " other values on each rank and keeps them: no wrapper has it and nothing "
-                    "trains it, and each "
-                    "rank drew it from a seed of its own, as it did the wrapped model, of which "
-                    "the wrapper broadcast "
-                    "rank 0's values. Broadcast it as well, or draw it from one seed, unless each "
-                    "rank is to have "
-                    "its own"};
+  std::string message = apart.front();
+  const std::size_t n_more = apart.size() - 1;
+  if (n_more > 0) {
+    message +=
+        " (and " + std::to_string(n_more) + (n_more == 1 ? " other module)" : " other modules)");
+  }
+  message +=
+      " holds other values on each rank and keeps them: no wrapper has it and nothing trains it, "
+      "and "
+      "each rank drew it from a seed of its own, as it did the wrapped model, of which the wrapper "
+      "broadcast rank 0's values. Broadcast it as well, or draw it from one seed, unless each rank "
+      "is to have its own";
+  return Advice{"A-drawn-apart", std::move(message)};
 }
 
 }  // namespace lockstep::laws
