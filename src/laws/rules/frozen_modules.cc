@@ -48,10 +48,9 @@ std::optional<Advice> FrozenModules::advice(std::int32_t n_ranks, const NameTabl
   }
   message +=
       " holds other values on each rank and keeps them: no wrapper has it and nothing trains it, "
-      "and "
-      "each rank drew it from a seed of its own, as it did the wrapped model, of which the wrapper "
-      "broadcast rank 0's values. Broadcast it as well, or draw it from one seed, unless each rank "
-      "is to have its own";
+      "and each rank drew it from a seed of its own, as it did the wrapped model, of which the "
+      "wrapper broadcast rank 0's values. Broadcast it as well, or draw it from one seed, unless "
+      "each rank is to have its own";
   return Advice{"A-drawn-apart", std::move(message)};
 }
 
