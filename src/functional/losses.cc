@@ -1,3 +1,4 @@
+#include <cmath>
 #include <fmt/core.h>
 
 #include "lockstep/autograd/node.h"
@@ -19,14 +20,55 @@ using LossBackward = void (Kernels::*)(Kernels::Out out,
                                        Kernels::In target,
                                        double denominator);
 
+/// What is in the trace about a loss.
+struct LossTerms {
+  const char* function;
+  std::int64_t n_terms;
+};
+
+/// A number that no transfer owns.
+double value_of(const Tensor& number) {
+  return number.dtype() == DType::kF32 ? double{*number.read<float>()} : number.at(0);
+}
+
+/// The whole number, two or more, by whose inverse a program has multiplied a loss, as far as its gradient shows
+/// that; else 1.
+double divisor_of(const Tensor& grad) {
+  constexpr double kLargest = 1'000'000.0;
+  const double slope = value_of(grad);
+  if (slope <= 0.0 || slope > 0.5) return 1.0;
+  const double divisor = std::round(1.0 / slope);
+  const bool exact =
+      1.0 / divisor == slope || (grad.dtype() == DType::kF32 &&
+                                 static_cast<float>(1.0 / divisor) == static_cast<float>(slope));
+  return exact && divisor <= kLargest ? divisor : 1.0;
+}
+
+/// A backward reaches a loss that the program has divided by a number since.
+void note_division(Runtime& runtime,
+                   const Tensor& grad,
+                   const LossTerms& terms,
+                   double denominator) {
+  Recorder* const recorder = runtime.recorder();
+  if (recorder == nullptr || !recorder->options().losses) return;
+  const double divisor = divisor_of(grad);
+  if (divisor == 1.0) return;
+  recorder->record(LossEvent{.function = recorder->literal(terms.function),
+                             .reduction = LossReduction::kGiven,
+                             .denominator = denominator * divisor,
+                             .n_terms = terms.n_terms},
+                   recorder->current_wrapper());
+}
+
 // A loss whose backward needs one tensor of the shape of x, and the target.
 template <LossBackward kBackward>
 class LossNode final : public Node {
  public:
-  LossNode(const Tensor& saved, const Tensor& target, double denominator)
-      : saved_(saved), target_(target), denominator_(denominator) {}
+  LossNode(const Tensor& saved, const Tensor& target, double denominator, const LossTerms& terms)
+      : saved_(saved), target_(target), denominator_(denominator), terms_(terms) {}
 
   void run(Tensor&& grad) override {
+    note_division(runtime(), grad, terms_, denominator_);
     const Tensor& saved = saved_.get();
     Tensor dx = Tensor::empty(runtime(), saved.shape(), saved.dtype());
     (kernels().*kBackward)(dx, grad, saved, target_.get(), denominator_);
@@ -42,6 +84,7 @@ class LossNode final : public Node {
   SavedTensor saved_;
   SavedTensor target_;
   double denominator_;
+  LossTerms terms_;
 };
 
 struct LossInputs {
@@ -51,20 +94,9 @@ struct LossInputs {
   double denominator;
 };
 
-/// What is in the trace about a loss.
-struct LossTerms {
-  const char* function;
-  std::int64_t n_terms;
-};
-
 LossReduction reduction_of(const LossTerms& terms, double denominator) {
   if (denominator == static_cast<double>(terms.n_terms)) return LossReduction::kMean;
   return denominator == 1.0 ? LossReduction::kSum : LossReduction::kGiven;
-}
-
-/// A loss has just been computed: no transfer owns it.
-double value_of(const Tensor& loss) {
-  return loss.dtype() == DType::kF32 ? double{*loss.read<float>()} : loss.at(0);
 }
 
 void note(const Tensor& out, const LossInputs& in, const LossTerms& terms, bool grad) {
@@ -87,7 +119,7 @@ Variable record_loss(Tensor&& out, const LossInputs& in, const LossTerms& terms)
   note(out, in, terms, grad);
   if (!grad) return Node::attach(std::move(out), {});
   const auto node =
-      Node::make<LossNode<kBackward>>(in.x.runtime(), in.saved, in.target, in.denominator);
+      Node::make<LossNode<kBackward>>(in.x.runtime(), in.saved, in.target, in.denominator, terms);
   node->connect(0, in.x);
   return Node::attach(std::move(out), node);
 }

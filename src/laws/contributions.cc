@@ -122,6 +122,8 @@ void Contributions::on_loss(const LossEvent& loss, Window& window) {
   if (!loss.grad) return;
   window.from_mean = window.from_mean || starts_from_mean(loss);
   window.n_terms = loss.denominator;
+  const bool divided = loss.reduction == LossReduction::kGiven && loss.n_terms > 0;
+  window.divisor = divided ? loss.denominator / static_cast<double>(loss.n_terms) : 1.0;
 }
 
 void Contributions::add(const GradEvent& grad, Window& window) {
@@ -185,6 +187,7 @@ void Contributions::on_used(const Event& event,
     share.from_nothing = window.started;
     share.of_mean = window.of_mean && share.added.size() == 1;
     share.n_terms = window.n_terms;
+    share.divisor = window.divisor;
     share.used.keep(grad);
     if (window.used_layout == grad.layout) share.used_before = std::move(window.used);
   }

@@ -107,6 +107,15 @@ bool are_means(const OwnReduction& own) {
   });
 }
 
+/// Each loss was divided by the number of ranks, beside the number of its terms. As many backward passes may be what
+/// the program divides by.
+bool are_divided(const OwnReduction& own) {
+  const std::size_t n = own.shares.size();
+  return std::all_of(own.shares.begin(), own.shares.end(), [n](const OwnReduction::Share& share) {
+    return share.divisor == static_cast<double>(n) && share.added.size() != n;
+  });
+}
+
 bool are_equal(const std::vector<double>& weights) {
   return std::adjacent_find(weights.begin(), weights.end(), std::not_equal_to<>()) == weights.end();
 }
@@ -177,7 +186,12 @@ void OwnMeans::judge(const OwnReduction& own, const Wrappers& wrappers, const Na
   if (!is_from_nothing(own)) return judge_uncleared(own, wrappers, names);
   const Judged judged = compare(own, false, wrappers, names);
   n_checked_ += std::ssize(judged.right);
-  if (judged.wrong.empty()) return;
+  const bool divided = are_divided(own);
+  ++n_judged_;
+  if (judged.wrong.empty()) {
+    if (divided) ++n_divided_again_;
+    return;
+  }
   const std::size_t n = own.shares.size();
   const std::optional<Fit> found =
       fit(judged.wrong, Weights::uniform(n, 1.0, static_cast<double>(n)), exact_);
@@ -188,7 +202,7 @@ void OwnMeans::judge(const OwnReduction& own, const Wrappers& wrappers, const Na
   const bool summed = found->cause == Cause::kSumVsMean;
   const bool twice = found->cause == Cause::kDoubleAverage && !any_right && are_means(own);
   if (summed && !any_right) {
-    ++n_summed_;
+    if (!divided && n_summed_++ == 0) first_summed_ = own.step;
   } else if (summed || twice || found->culprit) {
     report(own, judged, *found, names);
   } else if (!any_right && are_means(own) && found->weights.numerators.size() == n) {
@@ -284,9 +298,17 @@ std::vector<Advice> OwnMeans::advice() const {
   if (n_summed_ > 0) {
     advice.push_back(
         {"A-summed-gradients",
-         counted_steps(n_summed_) +
-             " used the sum of the ranks' gradients where the wrapper would have taken "
-             "their mean: right only if each loss was divided by the number of ranks"});
+         fmt::format("{} from step {} on used the sum of the ranks' gradients where the wrapper "
+                     "would have taken their mean: right only if each loss was divided by the "
+                     "number of ranks",
+                     counted_steps(n_summed_),
+                     first_summed_)});
+  }
+  if (n_divided_again_ >= 2 && n_divided_again_ == n_judged_) {
+    advice.push_back({"A-divided-again",
+                      counted_steps(n_divided_again_) +
+                          " used the mean of the ranks' gradients of losses that were divided by "
+                          "the number of ranks already: divide once"});
   }
   for (const auto& [division, n_steps] : n_divided_) {
     if (2 * n_steps <= n_of_means_)

@@ -243,7 +243,8 @@ struct TouchEvent {
   TouchManner manner = TouchManner::kNone;
 };
 
-/// A loss function was called, on the output of the last forward of this wrapper.
+/// A loss function was called, on the output of the last forward of this wrapper; or, without rows, a backward has
+/// reached a loss that was divided by a number since.
 struct LossEvent {
   NameId function = kNoName;  ///< "mse_loss", "l1_loss", "cross_entropy".
   LossReduction reduction = LossReduction::kMean;

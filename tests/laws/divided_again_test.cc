@@ -196,5 +196,55 @@ TEST(DividedLossTest, OnlyLossesThatABackwardStartsFromAndThatAWrapperAveragesCo
   EXPECT_EQ(advised({.synchronizes = false}), "");
 }
 
+/// What a backward reaches after a loss function was called: steps of `n_ranks` whose losses of 8 terms are divided
+/// by `divisor`, beside as many that are not.
+struct Reached {
+  std::string_view function = "cross_entropy";
+  std::int32_t n_ranks = 2;
+  double divisor = 2.0;
+  int n_undivided = 0;
+};
+
+std::string advised(const Reached& given) {
+  DdpJob job(given.n_ranks);
+  job.wrap();
+  const LossEvent called{
+      .function = job.stream.name(given.function), .denominator = 8.0, .n_terms = 8, .n_rows = 8};
+  LossEvent divided = called;
+  divided.reduction = LossReduction::kGiven;
+  divided.denominator *= given.divisor;
+  divided.n_rows = 0;
+  for (int step = 0; step < 3; ++step) {
+    for (std::int32_t rank = 0; rank < given.n_ranks; ++rank) {
+      job.forward(rank);
+      for (int i = 0; i <= given.n_undivided; ++i) job.stream.add(rank, called);
+      job.stream.add(rank, divided);
+      job.reduce(rank, 1.0, 1.0, 2.0);
+      job.grad(rank, GradPoint::kUsed, 2.0);
+      job.stream.add(rank, StepEvent{.lr = 1.0, .layout = job.layout()});
+      ++job.at(rank).opt;
+      job.at(rank).micro = -1;
+    }
+  }
+  const std::string text = text_of(check("norm-true", job.stream));
+  EXPECT_EQ(text_of(testing::check_together("norm-true", job.stream)), text);
+  return text;
+}
+
+TEST(ReachedLossTest, OneThatIsDividedAfterItsFunctionWasCalledCountsOnce) {
+  EXPECT_NE(advised(Reached{}), "");
+  EXPECT_NE(advised(Reached{.n_ranks = 3, .divisor = 3.0}), "");
+  EXPECT_EQ(advised(Reached{.n_ranks = 3}), "");
+}
+
+TEST(ReachedLossTest, OneOfSeveralTermsMayHaveAnyWeight) {
+  EXPECT_EQ(advised(Reached{.n_ranks = 3, .divisor = 3.0, .n_undivided = 1}), "");
+}
+
+TEST(ReachedLossTest, HalfOfAMeanOfSquaresIsALossOfItsOwn) {
+  EXPECT_EQ(advised(Reached{.function = "mse_loss"}), "");
+  EXPECT_NE(advised(Reached{.function = "mse_loss", .n_ranks = 3, .divisor = 3.0}), "");
+}
+
 }  // namespace
 }  // namespace lockstep

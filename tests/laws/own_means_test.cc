@@ -30,8 +30,12 @@ class OwnMeansTest : public ::testing::Test {
       share.rank = rank;
       share.from_nothing = share.of_mean = true;
       share.n_terms = n_terms_[static_cast<std::size_t>(rank)];
+      share.divisor = divisors_[static_cast<std::size_t>(rank)];
       share.added.push_back(
           gradients(tensors, [rank](const Weighing& /*weights*/) { return one_hot(rank); }));
+      KeptGradients nothing = share.added.front();
+      for (Sketch& sketch : nothing.sketches) sketch = {};
+      share.added.resize(n_backwards_, nothing);
       share.used = gradients(tensors, [](const Weighing& weights) { return weights; });
     }
     means_.judge(own, wrappers_, names_);
@@ -42,6 +46,8 @@ class OwnMeansTest : public ::testing::Test {
   std::vector<Advice> advice() const { return means_.advice(); }
 
   Weighing n_terms_ = {8.0, 8.0, 8.0};
+  Weighing divisors_ = {1.0, 1.0, 1.0};
+  std::size_t n_backwards_ = 1;
 
  private:
   static Weighing one_hot(std::int32_t rank) {
@@ -131,6 +137,49 @@ TEST_F(OwnMeansTest, TensorsMayHaveOtherFactors) {
   step({{0.25, 0.5, 0.5}, alike(0.75)});
   step({alike(1e-7), alike(1.5e-7)});
   EXPECT_TRUE(findings().empty());
+}
+
+TEST_F(OwnMeansTest, SumsGetAdviceUnlessEachLossWasDividedByTheRanks) {
+  step({alike(1.0), alike(1.0)});
+  step({alike(1.0), alike(1.0)});
+  ASSERT_EQ(advice().size(), 1U);
+  EXPECT_EQ(advice()[0].message,
+            "2 steps from step 0 on used the sum of the ranks' gradients where the wrapper would "
+            "have taken their mean: right only if each loss was divided by the number of ranks");
+}
+
+TEST_F(OwnMeansTest, SumsOfLossesThatWereDividedByTheRanksAreMeans) {
+  divisors_ = alike(3.0);
+  for (int i = 0; i < 2; ++i) step({alike(1.0), alike(1.0)});
+  EXPECT_TRUE(advice().empty());
+}
+
+// One rank does not divide; as many backward passes as ranks may be what is divided by.
+TEST_F(OwnMeansTest, AllRanksDivideByTheirNumberAndByNothingElse) {
+  divisors_ = {3.0, 1.0, 3.0};
+  step({alike(1.0), alike(1.0)});
+  divisors_ = alike(3.0);
+  n_backwards_ = 3;
+  step({alike(1.0), alike(1.0)});
+  n_backwards_ = 2;
+  step({alike(1.0), alike(1.0)});
+  ASSERT_EQ(advice().size(), 1U);
+  EXPECT_TRUE(advice()[0].message.starts_with("2 steps from step 0 on"));
+}
+
+TEST_F(OwnMeansTest, MeansOfLossesThatWereDividedByTheRanksGetAdvice) {
+  divisors_ = alike(3.0);
+  step({alike(1.0 / 3), alike(1.0 / 3)});
+  EXPECT_TRUE(advice().empty()) << "one step shows no habit";
+  step({alike(1.0 / 3), alike(1.0 / 3)});
+  ASSERT_EQ(advice().size(), 1U);
+  EXPECT_EQ(advice()[0].id, "A-divided-again");
+  EXPECT_EQ(advice()[0].message,
+            "2 steps used the mean of the ranks' gradients of losses that were divided by the "
+            "number of ranks already: divide once");
+  divisors_ = alike(1.0);
+  step({alike(1.0 / 3), alike(1.0 / 3)});
+  EXPECT_TRUE(advice().empty());
 }
 
 }  // namespace

@@ -13,6 +13,14 @@ bool has_known_divisor(const LossEvent& loss) {
   return loss.reduction == LossReduction::kGiven && loss.n_terms > 0 && loss.denominator > 0.0;
 }
 
+/// A backward starts from it, or reaches it: no loss function was called.
+bool is_of_backward(const LossEvent& loss) { return loss.n_rows == 0; }
+
+bool is_half_of_squares(const LossEvent& loss, const NameTable& names) {
+  return is_of_backward(loss) && names.text(loss.function) == "mse_loss" &&
+         loss.denominator == 2.0 * static_cast<double>(loss.n_terms);
+}
+
 }  // namespace
 
 bool DividedLosses::reads(const Event& event, const LossEvent& loss) const {
@@ -23,15 +31,17 @@ bool DividedLosses::reads(const Event& event, const LossEvent& loss) const {
 void DividedLosses::on_loss(const Event& event,
                             const LossEvent& loss,
                             RankRange who,
-                            std::int32_t n_averaged) {
+                            const Averaged& averaged) {
   if (!reads(event, loss)) return;
+  const auto [n_averaged, names] = averaged;
   std::map<std::int32_t, Count>& by_rank = counts_[wrapper_of(event.at)];
   const double by_all = static_cast<double>(loss.n_terms) * n_averaged;
-  const bool divided = has_known_divisor(loss) && n_averaged > 1 && loss.denominator == by_all;
+  const bool divided = has_known_divisor(loss) && n_averaged > 1 && loss.denominator == by_all &&
+                       !is_half_of_squares(loss, *names);
   for (std::int32_t rank = who.first; rank < who.first + who.n; ++rank) {
     Count& count = by_rank[rank];
     count.n_ranks = n_averaged;
-    ++count.n_losses;
+    ++(is_of_backward(loss) ? count.n_started : count.n_called);
     if (divided) ++count.n_divided;
   }
 }
@@ -42,9 +52,10 @@ void DividedLosses::on_step(const Event& event, RankRange who, bool as_it_is) {
   for (auto& [rank, count] : known->second) {
     if (rank < who.first || rank >= who.first + who.n) continue;
     ++count.n_steps;
-    const bool all = count.n_divided > 0 && count.n_divided == count.n_losses;
-    if (all && as_it_is && count.n_losses != count.n_ranks) ++count.n_divided_steps;
-    count.n_losses = count.n_divided = 0;
+    const std::int32_t n_losses = std::max(count.n_called, count.n_started);
+    const bool all = count.n_divided > 0 && count.n_divided >= n_losses;
+    if (all && as_it_is && n_losses != count.n_ranks) ++count.n_divided_steps;
+    count.n_called = count.n_started = count.n_divided = 0;
   }
 }
 

@@ -184,7 +184,7 @@ class NormTrue final : public Law {
     } else if (const auto* hook = std::get_if<CommHookEvent>(&event.body)) {
       divisions_.on_hook(wrapper, *hook);
     } else if (const auto* loss = std::get_if<LossEvent>(&event.body)) {
-      divisions_.on_loss(event, *loss, who, wrappers_.n_averaged(wrapper, n_ranks_));
+      divisions_.on_loss(event, *loss, who, {wrappers_.n_averaged(wrapper, n_ranks_), &names});
     }
   }
 

@@ -71,6 +71,21 @@ void clip_norm_recounted(RankContext& rank, Form form) {
   optimizer.step();
 }
 
+// Each rank divides its loss by the number of ranks, as a sum of gradients asks for; the wrapper averages.
+void loss_over_ranks(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    const Variable loss = mse_loss(ddp(batch.x), batch.y);
+    (form.fixed ? loss : scale(loss, 1.0 / rank.world_size())).backward();
+    optimizer.step();
+  }
+}
+
 // A plateau schedule that follows each rank's own loss: it falls on rank 0 and rises on rank 1.
 void lr_per_rank(RankContext& rank, Form form) {
   OneWeight model(rank.runtime());
@@ -186,6 +201,11 @@ void layer_frozen_on_one_rank(RankContext& rank, Form form) {
 
 std::vector<Bug> gradient_bugs() {
   return {
+      {.id = "loss-over-ranks",
+       .ranks = 4,
+       .program = loss_over_ranks,
+       .expected = {.law = "A-divided-again",
+                    .says = "in all 3 steps the losses were divided by 4, the number of ranks"}},
       {.id = "clip-before-sync",
        .program = clip_before_sync,
        .expected = {.law = "norm-true", .cause = "clip-before-sync", .ranks = {0, 1}, .step = 0}},

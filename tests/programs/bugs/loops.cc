@@ -54,6 +54,23 @@ void biases_not_divided(RankContext& rank, Form form) {
   }
 }
 
+// The losses are divided by the number of ranks, and so are the sums of their gradients.
+void own_mean_divided_again(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    scale(mse_loss(model(batch.x), batch.y), 1.0 / rank.world_size()).backward();
+    const ReduceOp op = form.fixed ? ReduceOp::kSum : ReduceOp::kAvg;
+    for (const Variable& parameter : optimizer.parameters()) {
+      rank.world().all_reduce(Memory::of(parameter.grad()), op).wait_or_throw();
+    }
+    optimizer.step();
+  }
+}
+
 // Each rank clips what it has computed, and the averages are of clipped gradients.
 void clip_before_own_average(RankContext& rank, Form form) {
   Generator init(1);
@@ -210,6 +227,10 @@ std::vector<Bug> loop_bugs() {
       {.id = "biases-not-divided",
        .program = biases_not_divided,
        .expected = {.law = "gradient-mean", .cause = "sum-vs-mean", .step = 1}},
+      {.id = "own-mean-divided-again",
+       .ranks = 3,
+       .program = own_mean_divided_again,
+       .expected = {.law = "A-divided-again", .says = "losses that were divided"}},
       {.id = "clip-before-own-average",
        .program = clip_before_own_average,
        .expected = {.law = "norm-true", .cause = "clip-before-sync", .ranks = {0, 1}, .step = 1}},

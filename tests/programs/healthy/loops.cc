@@ -48,6 +48,65 @@ void gradients_in_one_piece(RankContext& rank) {
   }
 }
 
+// Half of a mean of squares is a loss of its own, on two ranks, too; so is one of four terms that have weights of a
+// quarter.
+void halves_and_quarters(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Batch batch = batch_of(rank, step);
+    const Variable out = ddp(batch.x);
+    const Variable half = scale(mse_loss(out, batch.y), 0.5);
+    const Variable quarter = scale(l1_loss(out, batch.y), 0.25);
+    optimizer.zero_grad();
+    (rank.world_size() == 2 ? half : add(half, quarter)).backward();
+    optimizer.step();
+  }
+}
+
+// As many micro-batches as there are ranks, of which each loss is its share.
+void window_like_the_ranks(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  constexpr std::int64_t kWindow = 3;
+  for (std::int64_t step = 0; step < 3; ++step) {
+    optimizer.zero_grad();
+    for (std::int64_t micro = 0; micro < kWindow; ++micro) {
+      const Batch batch = batch_of(rank, kWindow * step + micro);
+      const auto backward = [&] {
+        scale(mse_loss(ddp(batch.x), batch.y), 1.0 / kWindow).backward();
+      };
+      if (micro + 1 == kWindow) {
+        backward();
+      } else {
+        const NoSync no_sync(ddp);
+        backward();
+      }
+    }
+    optimizer.step();
+  }
+}
+
+// Sums of gradients, of losses that each rank has divided by the number of ranks.
+void sums_of_shares(RankContext& rank) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    scale(mse_loss(model(batch.x), batch.y), 1.0 / rank.world_size()).backward();
+    for (const Variable& parameter : optimizer.parameters()) {
+      rank.world().all_reduce(Memory::of(parameter.grad())).wait_or_throw();
+    }
+    optimizer.step();
+  }
+}
+
 // Two optimizers, whose parameters all get gradients from the generator's loss.
 void two_players(RankContext& rank) {
   Generator init(1);
@@ -271,6 +330,10 @@ void adapted_beside(RankContext& rank) {
 std::vector<HealthyProgram> loop_programs() {
   return {
       {.name = "GradientsInOnePiece", .ranks = 3, .program = gradients_in_one_piece},
+      {.name = "HalfOfSquares", .program = halves_and_quarters},
+      {.name = "HalvesAndQuarters", .ranks = 4, .program = halves_and_quarters},
+      {.name = "WindowLikeTheRanks", .ranks = 3, .program = window_like_the_ranks},
+      {.name = "SumsOfShares", .ranks = 3, .program = sums_of_shares},
       {.name = "TwoPlayers", .program = two_players},
       {.name = "LessIsSent", .program = less_is_sent},
       {.name = "AveragedInHooks", .ranks = 3, .program = averaged_in_hooks},

@@ -33,6 +33,7 @@ struct OwnReduction {
     bool from_nothing = false;         ///< Gradients were cleared before the first of them.
     bool of_mean = false;              ///< It is one, and of a loss that is the mean of its terms.
     double n_terms = 0.0;              ///< Of the last loss; 0: not known.
+    double divisor = 1.0;  ///< What the last loss was divided by beside its number of terms.
     KeptGradients used;
     KeptGradients used_before;  ///< By the step before; empty: not known.
   };
@@ -81,6 +82,7 @@ class Contributions {
     bool from_mean = false;  ///< The next backward starts from the mean of a loss's terms ...
     bool of_mean = false;    ///< ... as the last one did.
     double n_terms = 0.0;    ///< Of the last loss that a backward may follow; 0: not known.
+    double divisor = 1.0;  ///< What it was divided by beside its number of terms, if that is known.
   };
 
   void on_event(const Event& event, const NameTable& names, std::int32_t n_members) {

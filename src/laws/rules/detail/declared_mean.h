@@ -140,7 +140,8 @@ class UnevenWindows {
 /// which some tensors are means and others sums. Where every rank's only backward starts from the mean
 /// of a loss's terms, a mean that is divided by the number of ranks once more is wrong: a sum of
 /// terms might have been divided by their number, which may be any. A sum of all tensors is right if
-/// every loss was divided by the number of ranks, which no event shows: it gets advice. So does a sum of
+/// every loss was divided by the number of ranks: where no event shows that, it gets advice. So does a mean of
+/// losses that were divided by it. So does a sum of
 /// such means that was divided by another whole number, or weighs ranks otherwise than by their terms. One tensor that is as many
 /// times what the others are as there are ranks was summed twice, or is not divided. Gradients that were not cleared are named if the
 /// step uses what the step before has used, plus the mean.
@@ -154,7 +155,7 @@ class OwnMeans {
 
   std::vector<Finding> take_findings() { return std::move(findings_); }
 
-  /// "A-summed-gradients", "A-other-divisor", "A-weighed-ranks".
+  /// "A-summed-gradients", "A-divided-again", "A-other-divisor", "A-weighed-ranks".
   std::vector<Advice> advice() const;
 
  private:
@@ -182,7 +183,10 @@ class OwnMeans {
 
   bool exact_;
   std::int64_t n_checked_ = 0;
-  std::int64_t n_summed_ = 0;    // Steps.
+  std::int64_t n_judged_ = 0;         // Steps,
+  std::int64_t n_summed_ = 0;         // and of these, which used sums,
+  std::int64_t n_divided_again_ = 0;  // or means of losses that were divided by the ranks.
+  std::int32_t first_summed_ = 0;
   std::int64_t n_of_means_ = 0;  // Steps that made something else of losses that are means,
   std::int64_t n_weighed_ = 0;   // and of these, where ranks count differently.
   std::pair<std::int32_t, std::vector<double>> first_weighed_;              // Its step and weights.

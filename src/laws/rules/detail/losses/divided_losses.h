@@ -13,14 +13,18 @@ namespace lockstep::laws {
 
 /// The losses of each rank and wrapper. As many of them per step as ranks may be what the program divides by,
 /// which it then should. Where ranks have other numbers of terms, a divisor that is the same for all may
-/// look like this on one of them.
+/// look like this on one of them. Half of a mean of squares is a loss of its own, on two ranks, too.
 class DividedLosses {
  public:
   /// Whether this loss matters: others do as long as none of the wrapper's was divided.
   bool reads(const Event& event, const LossEvent& loss) const;
 
-  /// `n_averaged`: ranks over which the wrapper averages this loss's gradients.
-  void on_loss(const Event& event, const LossEvent& loss, RankRange who, std::int32_t n_averaged);
+  struct Averaged {
+    std::int32_t n_ranks = 0;  ///< Over which the wrapper averages the loss's gradients.
+    const NameTable* names = nullptr;
+  };
+
+  void on_loss(const Event& event, const LossEvent& loss, RankRange who, const Averaged& averaged);
 
   /// `as_it_is`: the step used the averages, or what they are without the loss scale.
   void on_step(const Event& event, RankRange who, bool as_it_is);
@@ -33,8 +37,9 @@ class DividedLosses {
  private:
   struct Count {
     std::int32_t n_ranks = 0;
-    std::int32_t n_losses = 0;   ///< Since the last step,
-    std::int32_t n_divided = 0;  ///< and of them.
+    std::int32_t n_called = 0;   ///< Loss functions since the last step,
+    std::int32_t n_started = 0;  ///< losses that backward passes have started from or divided,
+    std::int32_t n_divided = 0;  ///< and of them all.
     std::int64_t n_steps = 0;
     std::int64_t n_divided_steps = 0;
   };

@@ -34,8 +34,11 @@ class DivisionsAgain {
 
   bool reads(const Event& event, const LossEvent& loss) const { return losses_.reads(event, loss); }
 
-  void on_loss(const Event& event, const LossEvent& loss, RankRange who, std::int32_t n_averaged) {
-    losses_.on_loss(event, loss, who, n_averaged);
+  void on_loss(const Event& event,
+               const LossEvent& loss,
+               RankRange who,
+               const DividedLosses::Averaged& averaged) {
+    losses_.on_loss(event, loss, who, averaged);
   }
 
   /// A step that nothing clipped.
