@@ -3,9 +3,11 @@
 #include <exception>
 #include <memory>
 #include <stdexcept>
+#include <string>
 #include <string_view>
 #include <utility>
 
+#include "lockstep/base/check.h"
 #include "lockstep/base/text.h"
 #include "lockstep/compare/bisect.h"
 #include "lockstep/compare/first_difference.h"
@@ -55,6 +57,15 @@ sim::SessionOptions to_session(const RunOptions& options) {
     session.strategy = options.replay;
   }
   return session;
+}
+
+/// What a contract refuses says on which rank; anything else is rethrown as it is.
+[[noreturn]] void rethrow(const std::exception_ptr& exception, std::int32_t rank) {
+  try {
+    std::rethrow_exception(exception);
+  } catch (const ContractViolation& refused) {
+    throw ContractViolation("rank " + std::to_string(rank) + ": " + refused.what());
+  }
 }
 
 // A CommError or a fault is a misfortune of the run and stays in the report; anything else belongs
@@ -148,7 +159,7 @@ Simulator::Untyped Simulator::run_untyped(const RunOptions& options,
   if (const std::optional<std::int32_t> rank = result.world.first_failure) {
     const auto& exception = result.world.ends[static_cast<std::size_t>(*rank)].exception;
     const bool foreign = is_foreign(exception);
-    if (foreign && options.rethrow) std::rethrow_exception(exception);
+    if (foreign && options.rethrow) rethrow(exception, *rank);
     if (foreign) end.failure = {*rank, exception};
   }
   end.report = std::move(result.report);

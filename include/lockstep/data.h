@@ -1,4 +1,4 @@
-// Data sets, samplers and loaders.
+// Data sets, samplers and loaders, and the random numbers that batches are made of.
 //
 //   data::DistributedSampler sampler(rank, {.size = 100});  // Made for its rank: checked by laws.
 //   sampler.set_epoch(epoch);  // Another order each epoch, the same on every rank.
@@ -17,3 +17,9 @@
 #include "lockstep/data/split.h"
 #include "lockstep/data/synthetic.h"
 #include "lockstep/data/text.h"
+#include "lockstep/random/discrete.h"
+#include "lockstep/random/generator.h"
+#include "lockstep/random/multinomial.h"
+#include "lockstep/random/normal.h"
+#include "lockstep/random/permutation.h"
+#include "lockstep/random/uniform.h"

@@ -197,7 +197,8 @@ class LentSimulator;
 ///     first by (time, rank) is rethrown as the very object that the rank threw. So
 ///     EXPECT_THROW(run_ranks(...), MyError) holds, and libraries that speak through
 ///     their own exceptions keep working. Nothing is wrapped around it, and therefore it
-///     does not carry its rank: with RunOptions::rethrow off the run returns instead, with the
+///     does not carry its rank, but for a ContractViolation, which is thrown again with the rank
+///     before its text: with RunOptions::rethrow off the run returns instead, with the
 ///     rank and the exception in RunResult::failure, and "error: rank 1: ..." in a report
 ///     that holds all findings until then and the replay line. A CommError is a finding of
 ///     the run and never rethrown.

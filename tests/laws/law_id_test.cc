@@ -1,5 +1,9 @@
 #include "lockstep/laws/law_id.h"
 
+#include <fstream>
+#include <sstream>
+#include <string>
+
 #include <gtest/gtest.h>
 
 #include "lockstep/laws/law.h"
@@ -13,6 +17,24 @@ TEST(LawIdTest, EveryLawOfTheContractHasItsIdInTheOrderOfNumbers) {
     const LawInfo* const law = find_law(name_of(id));
     ASSERT_NE(law, nullptr) << name_of(id);
     EXPECT_EQ(law->number, static_cast<std::int32_t>(id) + 1) << name_of(id);
+  }
+}
+
+std::string text_of(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(LOCKSTEP_SOURCE_DIR "/" + path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+TEST(LawIdTest, ThePagesCountTheLaws) {
+  const std::string n_laws = std::to_string(every<LawId>().size());
+  EXPECT_NE(text_of("README.md").find("it checks " + n_laws + " laws"), std::string::npos);
+  const std::string page = text_of("docs/laws.md");
+  EXPECT_NE(page.find("There are " + n_laws + " numbered laws."), std::string::npos);
+  for (const LawInfo& law : all_laws()) {
+    const std::string row =
+        "| " + std::to_string(law.number) + " | `" + std::string(law.id) + "` |";
+    EXPECT_NE(page.find(row), std::string::npos) << row;
   }
 }
 
