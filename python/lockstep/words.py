@@ -156,3 +156,4 @@ class LogKind(IntEnum):
     NOT_LOADED = 2
     WRAPPED_AGAIN = 3
     BATCHES_KEPT = 4
+    TAKEN_ELSEWHERE = 5

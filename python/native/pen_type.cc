@@ -300,7 +300,7 @@ PyObject* phase(PenState& state, const Arguments& arguments) {
 }
 
 PyObject* log(PenState& state, const Arguments& arguments) {
-  const auto kind = arguments.choice<LogKind>(0, static_cast<int>(LogKind::kBatchesKept) + 1);
+  const auto kind = arguments.choice<LogKind>(0, static_cast<int>(LogKind::kTakenElsewhere) + 1);
   state.pen.write(LogEvent{.text = state.pen.name(arguments.text(1)), .kind = kind}, -1);
   return none();
 }

@@ -13,19 +13,33 @@ bool has_all(std::span<const NamedVariable> list, std::span<const Variable> para
   });
 }
 
-}  // namespace
+struct SmallestModule {
+  const ListedModule* module = nullptr;
+  std::vector<NamedVariable> list;
+};
 
-std::vector<NamedVariable> smallest_list_of(std::span<const Variable> parameters) {
-  std::vector<NamedVariable> smallest;
+SmallestModule smallest_module_of(std::span<const Variable> parameters) {
+  SmallestModule smallest;
   if (parameters.empty()) return smallest;
   // From the youngest on: a module is older than its parts.
   const ListedModule* at = parameters.front().runtime().modules();
   for (; at != nullptr; at = at->older()) {
     std::vector<NamedVariable> list = at->named_parameters();
-    if (!smallest.empty() && list.size() > smallest.size()) continue;
-    if (has_all(list, parameters)) smallest = std::move(list);
+    if (smallest.module != nullptr && list.size() > smallest.list.size()) continue;
+    if (has_all(list, parameters)) smallest = {at, std::move(list)};
   }
   return smallest;
+}
+
+}  // namespace
+
+std::vector<NamedVariable> smallest_list_of(std::span<const Variable> parameters) {
+  return smallest_module_of(parameters).list;
+}
+
+std::vector<NamedVariable> buffers_beside(std::span<const Variable> parameters) {
+  const ListedModule* const module = smallest_module_of(parameters).module;
+  return module == nullptr ? std::vector<NamedVariable>() : module->named_buffers();
 }
 
 std::vector<std::string> names_of(std::span<const Variable> parameters) {

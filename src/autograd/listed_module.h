@@ -38,6 +38,9 @@ class ListedModule {
   /// all of them without `remove_duplicate`.
   virtual std::vector<NamedVariable> named_parameters(bool remove_duplicate = true) const = 0;
 
+  /// Its buffers, likewise.
+  virtual std::vector<NamedVariable> named_buffers() const { return {}; }
+
  private:
   Runtime* owner_;
   ListedModule* older_;
@@ -47,6 +50,9 @@ class ListedModule {
 /// What the smallest module that has all of the parameters has; of a module and its only part, the module.
 /// Nothing, if no module has all of them.
 std::vector<NamedVariable> smallest_list_of(std::span<const Variable> parameters);
+
+/// The buffers of that module.
+std::vector<NamedVariable> buffers_beside(std::span<const Variable> parameters);
 
 /// What parameters are called that no wrapper has named: as in the smallest module that has all of them
 /// ("first.weight"; of a module and its only part, as in the module) or, where none has, by their places.

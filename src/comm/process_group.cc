@@ -206,20 +206,26 @@ Work ProcessGroup::issue(const Signature& signature,
   ++(message ? n_messages_ : n_collectives_);
   const CollectiveCall call{signature, inputs, outputs, options.wrapper, options.timeout};
   if (options.wrapper < 0 && runtime().exchanges() != nullptr) watch_exchange(call);
-  if (options.wrapper < 0 && runtime().own_reductions() != nullptr) follow_own(call);
+  if (options.wrapper < 0 && runtime().own_reductions() != nullptr) follow_own(call, false);
   return post(call);
 }
 
-void ProcessGroup::follow_own(const CollectiveCall& call) {
+void ProcessGroup::follow_own(const CollectiveCall& call, bool has_ended) {
   const CollectiveOp op = call.signature.op;
   const ReduceOp reduce = call.signature.reduce;
   const bool adds =
       op == CollectiveOp::kAllReduce && (reduce == ReduceOp::kSum || reduce == ReduceOp::kAvg);
   if (id() != 0 || !(adds || op == CollectiveOp::kBroadcast)) return;
-  for (const Memory& memory : call.inputs) {
-    if (is_floating(memory.dtype)) {
-      runtime().own_reductions()->on_sent(memory.data, memory.count, adds);
-    }
+  OwnReductions& follower = *runtime().own_reductions();
+  for (const Memory& memory : has_ended ? call.outputs : call.inputs) {
+    if (!is_floating(memory.dtype)) continue;
+    const OwnReductions::Sent sent{.data = memory.data,
+                                   .n_elems = memory.count,
+                                   .dtype = memory.dtype,
+                                   .on_host = memory.device == Device::kCpu,
+                                   .adds = adds,
+                                   .site = call.signature.site};
+    has_ended ? follower.on_received(sent) : follower.on_sent(sent);
   }
 }
 
@@ -456,6 +462,9 @@ void ProcessGroup::record_posted(const CollectiveCall& call, std::int64_t seq) {
 void ProcessGroup::record_completed(const CollectiveCall& call,
                                     std::int64_t seq,
                                     CommStatus status) {
+  if (call.wrapper < 0 && status == CommStatus::kOk && runtime().own_reductions() != nullptr) {
+    follow_own(call, true);
+  }
   Recorder* recorder = runtime().recorder();
   if (recorder == nullptr || !recorder->options().collectives) return;
   const bool ok = status == CommStatus::kOk;

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/base/call_site.h"
@@ -15,6 +17,12 @@
 #include "lockstep/tensor/tensor.h"
 
 namespace lockstep {
+
+/// A variable, which comm knows nothing else of.
+template <typename V>
+concept HoldsTensor = requires(const V& variable) {
+  { variable.data() } -> std::same_as<const Tensor&>;
+};
 
 /// Raw contiguous memory with an element type: what a collective works on, whatever owns it.
 struct Memory {
@@ -48,6 +56,13 @@ struct Memory {
     return {tensor.raw(), tensor.n_elems(), tensor.dtype(), tensor.device(), false, storage};
   }
 
+  /// All of a parameter, or of what a graph has computed.
+  /// Requires: as of its tensor.
+  template <HoldsTensor V>
+  static Memory of(const V& variable) {
+    return of(variable.data());
+  }
+
   /// Numbers of the program's own, on the host. Requires: they outlive what is posted.
   template <typename T>
   static Memory of(std::span<T> values) {
@@ -56,6 +71,22 @@ struct Memory {
             DTypeOf<std::remove_const_t<T>>::kValue,
             Device::kCpu};
   }
+
+  /// A vector, or an array.
+  template <typename R>
+
+  requires requires(R& values) { std::span(values); }
+
+  static Memory of(R& values) {
+    const std::span all(values);
+    return of(std::span<typename decltype(all)::element_type>(all));
+  }
+
+  /// One number. There is no type of truth values that ranks could add: send an std::int32_t.
+  template <typename T>
+  requires std::is_arithmetic_v<T>
+
+  static Memory of(T& number) { return of(std::span<T>(&number, 1)); }
 };
 
 /// One operation as a backend receives it. What it refers to is valid during post() only.
@@ -229,7 +260,7 @@ class ProcessGroup {
   /// For those who watch what losses are made of.
   void watch_exchange(const CollectiveCall& call);
   /// Of the program's own calls: gradients may be among what they send.
-  void follow_own(const CollectiveCall& call);
+  void follow_own(const CollectiveCall& call, bool has_ended);
 
   std::int64_t n_collectives_ = 0;
   std::int64_t n_messages_ = 0;

@@ -7,6 +7,7 @@
 #include "lockstep/autograd/engine.h"
 #include "lockstep/autograd/listed_module.h"
 #include "lockstep/autograd/sparse_rows.h"
+#include "lockstep/ddp/packed_gradients.h"
 #include "lockstep/ddp/wrapper_trace.h"
 #include "lockstep/reducer/gradient_trace.h"
 
@@ -16,10 +17,22 @@ namespace {
 
 constexpr std::size_t kMostSent = 1U << 16U;
 
-WrappedState state_of(std::span<const NamedVariable> parameters) {
+WrappedState state_of(std::span<const NamedVariable> parameters,
+                      std::span<const NamedVariable> buffers) {
   WrappedState state;
   state.reduced = state.replicated = state.left_alone = parameters;
+  state.buffers = buffers;
   return state;
+}
+
+/// Those of no wrapper.
+std::vector<NamedVariable> buffers_of(std::span<const NamedVariable> parameters) {
+  std::vector<Variable> variables;
+  for (const NamedVariable& entry : parameters) variables.push_back(entry.variable);
+  std::vector<NamedVariable> buffers = buffers_beside(variables);
+  std::erase_if(buffers,
+                [](const NamedVariable& entry) { return entry.variable.state().wrapper >= 0; });
+  return buffers;
 }
 
 /// Parameters that are trained and that no wrapper has, as a step has called them.
@@ -54,9 +67,11 @@ class OwnLoops::Loop final : public GradHook, public BackwardCallback, public St
   Loop(Runtime& runtime, Reduced reduced)
       : runtime_(&runtime),
         parameters_(std::move(reduced.parameters)),
-        trace_(runtime, state_of(parameters_)),
+        buffers_(buffers_of(parameters_)),
+        trace_(runtime, state_of(parameters_, buffers_)),
         gradients_(runtime, trace_.wrapper(), parameters_),
-        shared_out_(reduced.shared_out) {
+        shared_out_(reduced.shared_out),
+        n_ranks_(reduced.n_ranks) {
     Recorder& recorder = *runtime.recorder();
     recorder.set_source(trace_.wrapper(), this);
     Position& position = recorder.position(trace_.wrapper());
@@ -80,7 +95,22 @@ class OwnLoops::Loop final : public GradHook, public BackwardCallback, public St
   Loop(Loop&&) = delete;
   Loop& operator=(Loop&&) = delete;
 
-  void on_sent(std::int64_t n_elems) { n_sent_ += n_elems; }
+  void on_sent(const Sent& sent) {
+    n_sent_ += sent.n_elems;
+    packed_.on_sent(parameters_, sent);
+  }
+
+  void on_received(const Sent& received) { packed_.on_received(received); }
+
+  /// A step of its parameters comes: says what it has found of what was taken out of one buffer.
+  void before_step() {
+    Recorder& recorder = *runtime_->recorder();
+    const std::optional<std::string> found = packed_.on_step(parameters_, n_ranks_);
+    if (!found) return;
+    recorder.record(
+        LogEvent{.text = recorder.names().intern(*found), .kind = LogKind::kTakenElsewhere},
+        trace_.wrapper());
+  }
 
   /// Whether all of its gradients, or more, were sent since its last step.
   bool is_sent() const {
@@ -124,6 +154,10 @@ class OwnLoops::Loop final : public GradHook, public BackwardCallback, public St
     count_outside();
     for (const NamedVariable& parameter : parameters_) {
       VariableState& state = parameter.variable.state();
+      if (state.wrapper == trace_.wrapper()) state.wrapper = -1;
+    }
+    for (const NamedVariable& buffer : buffers_) {
+      VariableState& state = buffer.variable.state();
       if (state.wrapper == trace_.wrapper()) state.wrapper = -1;
     }
   }
@@ -177,6 +211,7 @@ class OwnLoops::Loop final : public GradHook, public BackwardCallback, public St
     if (!has_any()) return false;
     running_ = true;
     queue_outer_callback(*runtime_, *this);
+    if (shared_out_) trace_.record_found();
     trace_.begin_forward(false, true);
     trace_.record_forward({.synchronizing = false}, *runtime_);
     return true;
@@ -184,9 +219,12 @@ class OwnLoops::Loop final : public GradHook, public BackwardCallback, public St
 
   Runtime* runtime_;
   std::vector<NamedVariable> parameters_;
+  std::vector<NamedVariable> buffers_;
   WrapperTrace trace_;
   GradientTrace gradients_;
   bool shared_out_;
+  std::int32_t n_ranks_;
+  PackedGradients packed_;
   std::int64_t n_sent_ = 0;
   bool running_ = false;  // A backward has reached it, and has not ended.
 };
@@ -197,11 +235,15 @@ OwnLoops::OwnLoops(Runtime& runtime, std::int32_t n_ranks) : runtime_(&runtime),
 
 OwnLoops::~OwnLoops() { runtime_->set_own_reductions(nullptr); }
 
-void OwnLoops::on_sent(const void* data, std::int64_t n_elems, bool adds) {
-  for (const std::unique_ptr<Loop>& loop : loops_) loop->on_sent(n_elems);
+void OwnLoops::on_received(const Sent& received) {
+  for (const std::unique_ptr<Loop>& loop : loops_) loop->on_received(received);
+}
+
+void OwnLoops::on_sent(const Sent& sent) {
+  for (const std::unique_ptr<Loop>& loop : loops_) loop->on_sent(sent);
   if (any_wrapped()) return;
   if (sent_.size() >= kMostSent) sent_.clear();  // No optimizer steps.
-  sent_.push_back({data, n_elems, adds});
+  sent_.push_back({sent.data, sent.n_elems, sent.adds});
 }
 
 bool OwnLoops::any_wrapped() const { return runtime_->recorder()->n_wrappers() != n_begun_; }
@@ -213,6 +255,9 @@ void OwnLoops::before_step(std::span<const Variable> parameters) {
     if (ends) loop->let_go();
     return ends;
   });
+  for (const std::unique_ptr<Loop>& loop : loops_) {
+    if (loop->owns_any_of(parameters)) loop->before_step();
+  }
   shared_out_.reset();
   if (sent_.empty() || any_wrapped() || has_stepped(parameters)) return;
   const std::vector<Variable> of_others = sent_for_others();
@@ -283,7 +328,7 @@ std::vector<NamedVariable> OwnLoops::model_shared_out(std::span<const Variable> 
 
 bool OwnLoops::is_sent(const Variable& parameter) const {
   const void* const grad = parameter.grad().defined() ? parameter.grad().address() : nullptr;
-  return grad != nullptr && std::ranges::any_of(sent_, [&](const Sent& sent) {
+  return grad != nullptr && std::ranges::any_of(sent_, [&](const Piece& sent) {
            return sent.data == grad && sent.n_elems == parameter.grad().n_elems();
          });
 }
@@ -292,7 +337,7 @@ bool OwnLoops::are_sent_as_one(std::span<const NamedVariable> parameters) const 
   std::int64_t n_elems = 0;
   for (const NamedVariable& entry : parameters) n_elems += entry.variable.data().n_elems();
   return std::ranges::any_of(
-      sent_, [&](const Sent& sent) { return sent.adds && sent.n_elems == n_elems; });
+      sent_, [&](const Piece& sent) { return sent.adds && sent.n_elems == n_elems; });
 }
 
 // A parameter without a gradient may have one on another rank.
@@ -315,7 +360,7 @@ std::vector<NamedVariable> OwnLoops::reduced_of(const std::vector<NamedVariable>
 // among it.
 void OwnLoops::forget_sent_of(std::span<const Variable> parameters) {
   const std::size_t n_before = sent_.size();
-  std::erase_if(sent_, [&](const Sent& sent) {
+  std::erase_if(sent_, [&](const Piece& sent) {
     return std::ranges::any_of(parameters, [&](const Variable& parameter) {
       return parameter.grad().defined() && parameter.grad().address() == sent.data;
     });

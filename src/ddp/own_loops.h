@@ -39,14 +39,16 @@ class OwnLoops final : public OwnReductions {
   OwnLoops(OwnLoops&&) = delete;
   OwnLoops& operator=(OwnLoops&&) = delete;
 
-  void on_sent(const void* data, std::int64_t n_elems, bool adds) override;
+  void on_sent(const Sent& sent) override;
+  void on_received(const Sent& received) override;
   void before_step(std::span<const Variable> parameters) override;
   void after_step(std::span<const Variable> parameters) override;
 
  private:
   class Loop;
 
-  struct Sent {
+  /// What was sent in one call, as far as steps ask for it.
+  struct Piece {
     const void* data;
     std::int64_t n_elems;
     bool adds;
@@ -68,7 +70,7 @@ class OwnLoops final : public OwnReductions {
 
   Runtime* runtime_;
   std::int32_t n_ranks_;
-  std::vector<Sent> sent_;                                // That no step has used.
+  std::vector<Piece> sent_;                               // That no step has used.
   std::optional<std::vector<NamedVariable>> shared_out_;  // By a first step that is under way.
   std::set<std::uint32_t> stepped_;                       // Parameters, by id.
   std::vector<std::unique_ptr<Loop>> loops_;

@@ -284,6 +284,14 @@ constexpr auto kLastCauses = std::to_array<CauseInfo>({
            "weight decay moved it anyway.",
            "Leave the gradients of unused parameters at None on all ranks: "
            "zero_grad(set_to_none=True), and add no zeros yourself."),
+    {Cause::kUpdateOverwritten,
+     "update-overwritten",
+     "Ranks share the steps out, and another rank sends a parameter than the one that has stepped "
+     "it, so all go on "
+     "with its old value and it never trains.",
+     "Broadcast each parameter from the rank whose optimizer has it: one function, used for both, "
+     "says who that is.",
+     "docs/laws.md#24-trained-set"},
     in_zoo(Cause::kWeightedNotSharded,
            "docs/zoo.md#weighted-not-sharded",
            "Every rank drew from the whole data set: the sampler does not know about ranks.",

@@ -129,6 +129,7 @@ enum class Cause : std::uint8_t {
   kUnfreezeAfterWrap,
   kUnusedBucketUnfired,
   kUnusedNoneVsZero,
+  kUpdateOverwritten,
   kWeightedNotSharded,
   kWorkerSeedClones,
   kWorldFromDevices,

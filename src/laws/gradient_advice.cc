@@ -11,6 +11,10 @@ namespace lockstep::laws {
 
 namespace {
 
+constexpr std::string_view kTakenElsewhere =
+    "The step uses other parameters' gradients: take them out in the order in which they were put "
+    "in";
+
 /// One value that is not finite leaves none of its average finite.
 bool is_average_finite(const OpenReduction& open) {
   return !open.published.empty() &&
@@ -107,6 +111,9 @@ std::vector<Advice> GradientAdvice::advice(const NameTable& names) const {
   }
   std::ranges::move(same_gradients(names), std::back_inserter(advice));
   std::ranges::move(unwrapped_.advice(), std::back_inserter(advice));
+  if (auto taken = taken_elsewhere_.advice("A-taken-elsewhere", kTakenElsewhere, names)) {
+    advice.push_back(*std::move(taken));
+  }
   return advice;
 }
 

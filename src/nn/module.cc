@@ -89,22 +89,35 @@ std::string Module::descriptions() const {
   return all;
 }
 
-void Module::record_mode(bool training) const {
+bool Module::record_mode(bool training) const {
   Recorder* const recorder = runtime_->recorder();
-  if (recorder == nullptr) return;
+  if (recorder == nullptr) return false;
   const std::vector<NamedVariable> parameters = named_parameters();
-  if (parameters.empty()) return;
+  if (parameters.empty()) return false;
   const std::int32_t wrapper = parameters.front().variable.state().wrapper;
   StateSource* const source = recorder->source(wrapper);
   // A part of a model may evaluate for good, as frozen batch norms do.
-  if (source == nullptr || source->n_parameters() > parameters.size()) return;
+  if (source == nullptr || source->n_parameters() > parameters.size()) return false;
   if (training) source->record_state(StatePoint::kEval);
   const PhaseKind phase = training ? PhaseKind::kTrain : PhaseKind::kEval;
   recorder->record(PhaseEvent{.kind = phase}, wrapper);
+  return true;
+}
+
+void Module::record_evaluated(const Variable& x) const {
+  Recorder* const recorder = runtime_->recorder();
+  if (recorder == nullptr || !recorder->options().losses || runtime_->grad_enabled()) return;
+  const Shape& shape = x.shape();
+  if (shape.n_dims() == 0) return;
+  recorder->record(LossEvent{.function = recorder->literal("forward"),
+                             .reduction = LossReduction::kGiven,
+                             .n_rows = shape[0],
+                             .grad = false},
+                   recorder->current_wrapper());
 }
 
 void Module::train(bool on) {
-  if (on != training_) record_mode(on);
+  if (on != training_) is_evaluated_ = record_mode(on) && !on;
   for (const Visit& visit : visits()) visit.module->training_ = on;
 }
 

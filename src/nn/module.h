@@ -37,6 +37,7 @@ class Module : public ListedModule {
   /// call is noticed: ranks that use such a copy must have the same one.
   Variable operator()(const Variable& x) {
     if (runtime_->recorder() != nullptr && copy_.may_be_one()) copy_.note_call(*this);
+    if (is_evaluated_) record_evaluated(x);
     return forward(x);
   }
 
@@ -45,7 +46,7 @@ class Module : public ListedModule {
   /// Qualified names ("trunk.weight"), depth first: a module's own before its submodules'. Of a
   /// parameter with several names the first, or all of them without `remove_duplicate`.
   std::vector<NamedVariable> named_parameters(bool remove_duplicate = true) const override;
-  std::vector<NamedVariable> named_buffers() const;
+  std::vector<NamedVariable> named_buffers() const override;
   std::vector<Variable> parameters() const;
   /// What its modules compute with beside tensors, by name, depth first: "1: ReLU(); 2: Dropout(p=0.1)". Modules
   /// without a description are left out.
@@ -101,7 +102,10 @@ class Module : public ListedModule {
   };
 
   /// Records that a wrapped model changes its mode.
-  void record_mode(bool training) const;
+  /// Returns: whether it does.
+  bool record_mode(bool training) const;
+  /// Records how many rows a wrapped model evaluates.
+  void record_evaluated(const Variable& x) const;
   void record_cleared(bool to_none) const;
 
   struct Visit {
@@ -122,6 +126,7 @@ class Module : public ListedModule {
   std::vector<NamedVariable> buffers_;
   std::vector<Child> children_;
   bool training_ = true;
+  bool is_evaluated_ = false;  // A wrapped model, as a whole.
   ModelCopy copy_;
 };
 

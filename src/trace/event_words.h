@@ -184,10 +184,11 @@ enum class LogKind : std::uint8_t {
   kNotLoaded,     ///< A state that was loaded into a model which has not one of its names.
   kWrappedAgain,  ///< A model that holds a wrapper of its own was wrapped.
   kBatchesKept,   ///< A sampler's batches were kept, and trained on again in their order.
+  kTakenElsewhere,  ///< Gradients were taken out of a buffer at other places than they had been put in.
 };
 template <>
-inline constexpr WordTable<5> kWords<LogKind> = {
-    "", "missed", "not_loaded", "wrapped_again", "batches_kept"};
+inline constexpr WordTable<6> kWords<LogKind> = {
+    "", "missed", "not_loaded", "wrapped_again", "batches_kept", "taken_elsewhere"};
 
 /// The type that autocast has operations compute in, where it is on.
 enum class AutocastType : std::uint8_t { kNone, kF16, kBF16 };

@@ -79,9 +79,20 @@ class StateSource {
 class OwnReductions {
  public:
   virtual ~OwnReductions() = default;
-  /// The program sends these elements to all ranks; `adds`: their sum or mean comes back in their
-  /// place.
-  virtual void on_sent(const void* data, std::int64_t n_elems, bool adds) = 0;
+
+  struct Sent {
+    const void* data = nullptr;
+    std::int64_t n_elems = 0;
+    DType dtype = DType::kF32;
+    bool on_host = true;
+    bool adds = false;  ///< Their sum or mean comes back in their place.
+    CallSite site = {};
+  };
+
+  /// The program sends these elements to all ranks.
+  virtual void on_sent(const Sent& sent) = 0;
+  /// What has come back of them, in the place of what was sent or elsewhere.
+  virtual void on_received(const Sent& received) = 0;
   /// An optimizer is about to step with these parameters.
   virtual void before_step(std::span<const Variable> parameters) = 0;
   /// It has, and the step is recorded.

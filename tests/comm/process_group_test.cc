@@ -70,8 +70,12 @@ TEST(LoopbackGroupTest, SplitsIntoItselfOrNothing) {
 
 class SentByTheProgram final : public OwnReductions {
  public:
-  void on_sent(const void* /*data*/, std::int64_t n_elems, bool adds) override {
-    text += std::to_string(n_elems) + (adds ? "+ " : " ");
+  void on_sent(const Sent& sent) override {
+    text += std::to_string(sent.n_elems) + (sent.adds ? "+ " : " ");
+  }
+
+  void on_received(const Sent& received) override {
+    back += std::to_string(received.n_elems) + (received.adds ? "+ " : " ");
   }
 
   void before_step(std::span<const Variable> /*parameters*/) override {}
@@ -79,6 +83,7 @@ class SentByTheProgram final : public OwnReductions {
   void after_step(std::span<const Variable> /*parameters*/) override {}
 
   std::string text;
+  std::string back;
 };
 
 TEST(ProcessGroupTest, WhatAProgramSendsToAllRanksIsFollowed) {
@@ -104,7 +109,37 @@ TEST(ProcessGroupTest, WhatAProgramSendsToAllRanksIsFollowed) {
   const std::vector<std::int32_t> self = {0};
   group->split(self)->all_reduce(data).wait_or_throw();
   EXPECT_EQ(sent.text, "3+ 3+ 3 1+ 2+ ");
+  EXPECT_EQ(sent.back, sent.text);
   test.runtime.set_own_reductions(nullptr);
+}
+
+/// As a variable does.
+struct HasATensor {
+  Tensor tensor;
+
+  const Tensor& data() const { return tensor; }
+};
+
+TEST(ProcessGroupTest, MemoryOfWhatAProgramHas) {
+  TestRuntime test;
+  const HasATensor variable{Tensor::full(test.runtime, {2, 2}, DType::kF32, 1.0)};
+  std::vector<float> numbers(3);
+  std::array<std::int64_t, 2> counts = {};
+  double sums[] = {1.0, 2.0, 3.0, 4.0};
+  std::int32_t flag = 1;
+  std::span<float> some = std::span(numbers).first(1);
+  EXPECT_EQ(Memory::of(variable).data, Memory::of(variable.data()).data);
+  EXPECT_EQ(Memory::of(variable).count, 4);
+  EXPECT_EQ(Memory::of(numbers).data, numbers.data());
+  EXPECT_EQ(Memory::of(numbers).count, 3);
+  EXPECT_EQ(Memory::of(counts).dtype, DType::kI64);
+  EXPECT_EQ(Memory::of(counts).count, 2);
+  EXPECT_EQ(Memory::of(sums).dtype, DType::kF64);
+  EXPECT_EQ(Memory::of(sums).count, 4);
+  EXPECT_EQ(Memory::of(flag).data, &flag);
+  EXPECT_EQ(Memory::of(flag).dtype, DType::kI32);
+  EXPECT_EQ(Memory::of(flag).count, 1);
+  EXPECT_EQ(Memory::of(some).count, 1);
 }
 
 TEST(ProcessGroupTest, RefusesBrokenContracts) {

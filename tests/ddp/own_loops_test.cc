@@ -258,7 +258,7 @@ TEST(OwnLoopsTest, WhatNoGradientOfAStepWasSentWithCountsForNoLaterOne) {
   const MiniResult result = run_mini_world({}, [](MiniRank& rank) {
     OwnLoops loops(rank.runtime, 2);
     TinyModel model(rank.runtime);
-    loops.on_sent(nullptr, 2, true);
+    loops.on_sent({.n_elems = 2, .adds = true});
     for (const Variable& parameter : {model.parameter("a", {1}), model.parameter("b", {1, 1})}) {
       optim::Sgd optimizer({parameter}, {.lr = 0.5});
       flat_term(parameter, 1.0 + rank.rank).backward();
@@ -277,7 +277,7 @@ TEST(OwnLoopsTest, WhatWasSentLongAgoIsForgotten) {
       optim::Sgd optimizer({p}, {.lr = 0.5});
       flat_term(p, 1.0 + rank.rank).backward();
       send_one(rank, p);
-      for (int i = 0; i < n_between; ++i) loops.on_sent(nullptr, 2, true);
+      for (int i = 0; i < n_between; ++i) loops.on_sent({.n_elems = 2, .adds = true});
       optimizer.step();
     });
     return !wrapped(result).empty();

@@ -49,8 +49,19 @@ class Evaluations {
     return *this;
   }
 
+  /// Rank 2 evaluates these rows of what all draw.
+  Evaluations& rows(std::int64_t n, std::string_view by = "forward", bool grad = false) {
+    stream_.add(2, LossEvent{.function = stream_.name(by), .n_rows = n, .grad = grad});
+    return *this;
+  }
+
   Evaluations& called() {
     each([&](std::int32_t rank) { stream_.add(rank, CollectiveEvent{.signature = call_}); });
+    return *this;
+  }
+
+  Evaluations& ended() {
+    each([&](std::int32_t rank) { stream_.add(rank, EndEvent{.outcome = EndOutcome::kOk}); });
     return *this;
   }
 
@@ -94,6 +105,47 @@ TEST(PaddedEvaluationsTest, ASumOverAPaddedEvaluationCountsRepeatsTwice) {
   EXPECT_THAT(advice[0].message,
               HasSubstr("the sampler of 'eval' gives 3 ranks 4 samples each of a set of 10: it "
                         "repeats 2 to make them even, and the sum at train.py:31 counts these"));
+}
+
+/// Two samples are drawn twice, in one evaluation or in two, and `evaluate` says what becomes of them.
+template <typename F>
+bool is_advised(F evaluate, int n_evaluations = 1) {
+  Evaluations given;
+  for (int i = 0; i < n_evaluations; ++i) {
+    given.sampled(10, 4).phase(PhaseKind::kEval).drawn({0, 1}).drawn({2, 3});
+    evaluate(given);
+    given.called().phase(PhaseKind::kTrain);
+  }
+  return !given.advice().empty();
+}
+
+TEST(PaddedEvaluationsTest, ARankThatEvaluatesLessThanItHasDrawnLeavesRepeatsOut) {
+  EXPECT_FALSE(is_advised([](Evaluations& all) { all.rows(2).rows(1); }));
+  EXPECT_TRUE(is_advised([](Evaluations& all) { all.rows(2).rows(2); }));
+  EXPECT_TRUE(is_advised([](Evaluations& all) { all.rows(2).rows(3); }));
+  EXPECT_TRUE(is_advised([](Evaluations& all) { all.rows(0); })) << "not known";
+  EXPECT_FALSE(is_advised([](Evaluations& all) { all.rows(3); }, 2)) << "each by itself";
+}
+
+TEST(PaddedEvaluationsTest, WhatTheModelHasEvaluatedNoLossFunctionNeedsToSee) {
+  EXPECT_TRUE(is_advised([](Evaluations& all) { all.rows(2).rows(2).rows(3, "mse_loss"); }));
+  EXPECT_FALSE(is_advised([](Evaluations& all) { all.rows(3, "mse_loss"); }));
+  EXPECT_TRUE(is_advised([](Evaluations& all) { all.rows(3, "mse_loss", true); })) << "trained on";
+}
+
+TEST(PaddedEvaluationsTest, OfTwoDataSetsNoNumberOfRowsIsKnown) {
+  EXPECT_TRUE(is_advised([](Evaluations& all) {
+    all.split = "more";
+    all.drawn({7});
+    all.split = "eval";
+    all.rows(3);
+  }));
+}
+
+TEST(PaddedEvaluationsTest, TheLastEvaluationEndsWithTheRank) {
+  Evaluations given;
+  given.sampled(10, 4).phase(PhaseKind::kEval).drawn({0, 1}).drawn({2, 3}).rows(3).called().ended();
+  EXPECT_TRUE(given.advice().empty());
 }
 
 TEST(PaddedEvaluationsTest, WhereNothingIsRepeatedNothingIsSaid) {

@@ -194,6 +194,13 @@ ddp = DDP(model))"},
     {Cause::kUnusedNoneVsZero,
      R"(optimizer.zero_grad(set_to_none=False)  # unused parameters keep moving by momentum)",
      R"(optimizer.zero_grad(set_to_none=True))"},
+    {Cause::kUpdateOverwritten,
+     R"(mine = [p for i, p in enumerate(params) if i % world_size == rank]
+optimizer = torch.optim.Adam(mine)
+for i, p in enumerate(params):  # after each step
+    dist.broadcast(p.data, src=i // len(mine)))",
+     R"(for i, p in enumerate(params):
+    dist.broadcast(p.data, src=i % world_size))"},
     {Cause::kZeroGradForgotten,
      R"(criterion(ddp(x), y).backward()
 optimizer.step())",

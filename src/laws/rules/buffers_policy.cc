@@ -5,12 +5,19 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/buffers/apart_buffers.h"
 #include "lockstep/laws/rules/detail/buffers/replaced_buffers.h"
 #include "lockstep/laws/rules/detail/open_ballots.h"
 
 namespace lockstep::laws {
 
 namespace {
+
+/// Shows how a loop evaluates.
+bool is_for_loops(const Event& event) {
+  return std::holds_alternative<PhaseEvent>(event.body) ||
+         std::holds_alternative<CollectiveEvent>(event.body);
+}
 
 class BuffersPolicy final : public Law {
  public:
@@ -22,23 +29,31 @@ class BuffersPolicy final : public Law {
   const LawInfo& info() const override { return *find_law(kId); }
 
   EventKinds reads() const override {
-    return kinds_of<StateEvent, ForwardEvent, WrapEvent, BufferPolicyEvent>();
+    return kinds_of<StateEvent,
+                    ForwardEvent,
+                    WrapEvent,
+                    BufferPolicyEvent,
+                    PhaseEvent,
+                    CollectiveEvent>();
   }
 
   void require(RecordOptions& options) const override { options.states = true; }
 
   void on_event(const Event& event, const NameTable& names) override {
     replaced_.on_event(event, wrappers_, names);
+    apart_.on_event(event, wrappers_, names);
     if (const auto* state = std::get_if<StateEvent>(&event.body)) {
       if (state->kind == StateKind::kBuffer) on_buffers(event, *state, names);
     } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
       went_alone_[rank_wrapper_of(event)] = !forward->synchronizing;
     } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       wrappers_.on_wrap(event, *wrap);
+      apart_.on_wrap(*wrap, names);
     } else if (const auto* own = std::get_if<BufferPolicyEvent>(&event.body)) {
       for (const NameId buffer : names.layout(own->layout)) {
         own_policies_[{wrapper_of(event.at), buffer}] = own->policy;
         replaced_.declare(wrapper_of(event.at), buffer);
+        apart_.declare(wrapper_of(event.at), buffer);
       }
     }
   }
@@ -47,6 +62,7 @@ class BuffersPolicy final : public Law {
     const Event& first = *event.first;
     const auto* state = std::get_if<StateEvent>(&first.body);
     if (state != nullptr && state->kind != StateKind::kBuffer) return;
+    if (is_for_loops(first) && !apart_.any()) return;
     const auto* forward = std::get_if<ForwardEvent>(&first.body);
     const RankRange all = all_ranks(event);
     if (forward != nullptr && event.equal() && went_alone_.shares(wrapper_of(first.at), all)) {
@@ -65,7 +81,9 @@ class BuffersPolicy final : public Law {
                  std::move(findings),
                  n_checked_,
                  "buffer events of two ranks or more, with a policy other than local");
-    if (declared_ == BufferPolicy::kNone) result.advice = replaced_.advice(wrappers_, names);
+    if (declared_ != BufferPolicy::kNone) return result;
+    result.advice = replaced_.advice(wrappers_, names);
+    for (Advice& one : apart_.advice(names)) result.advice.push_back(std::move(one));
     return result;
   }
 
@@ -178,6 +196,7 @@ class BuffersPolicy final : public Law {
   Counter counter_;
   OpenBallots open_;
   ReplacedBuffers replaced_;
+  ApartBuffers apart_;
   EarliestFindings findings_;
   std::int64_t n_checked_ = 0;
 };

@@ -4,6 +4,22 @@
 #include <fmt/core.h>
 #include <iterator>
 
+#include "lockstep/base/words.h"
+
+namespace lockstep {
+
+namespace laws {
+
+/// Loss functions of which half is a loss of its own.
+enum class HalvedLoss : std::uint8_t { kMeanOfSquares };
+
+}  // namespace laws
+
+template <>
+inline constexpr WordTable<1> kWords<laws::HalvedLoss> = {"mse_loss"};
+
+}  // namespace lockstep
+
 namespace lockstep::laws {
 
 namespace {
@@ -17,7 +33,7 @@ bool has_known_divisor(const LossEvent& loss) {
 bool is_of_backward(const LossEvent& loss) { return loss.n_rows == 0; }
 
 bool is_half_of_squares(const LossEvent& loss, const NameTable& names) {
-  return is_of_backward(loss) && names.text(loss.function) == "mse_loss" &&
+  return is_of_backward(loss) && parse_word<HalvedLoss>(names.text(loss.function)) &&
          loss.denominator == 2.0 * static_cast<double>(loss.n_terms);
 }
 

@@ -20,7 +20,10 @@ void Evaluations::on_event(const Event& event, const NameTable& names) {
   } else if (const auto* snapshot = std::get_if<SnapshotEvent>(&event.body)) {
     apart_.on_snapshot(event, *snapshot);
   } else if (const auto* end = std::get_if<EndEvent>(&event.body)) {
+    padded_.on_end(event);
     apart_.on_end(event, *end);
+  } else if (const auto* loss = std::get_if<LossEvent>(&event.body)) {
+    padded_.on_loss(event, *loss);
   }
 }
 

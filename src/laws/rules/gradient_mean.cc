@@ -40,6 +40,7 @@ class GradientMean final : public Law {
                     BackwardEvent,
                     ZeroGradEvent,
                     CommHookEvent,
+                    LogEvent,
                     LossEvent>();
   }
 
@@ -63,6 +64,9 @@ class GradientMean final : public Law {
     const Event& first = *event.first;
     const auto* grad = std::get_if<GradEvent>(&first.body);
     if (grad != nullptr && !is_read(*grad)) return follow(event, names);
+    if (std::holds_alternative<LogEvent>(first.body)) {
+      return each(event, [&](const Event& own) { on_event(own, names); });
+    }
     if (const auto* step = std::get_if<StepEvent>(&first.body))
       return noticed_.on_step(first, *step, all_ranks(event));
     if (std::holds_alternative<LossEvent>(first.body)) {

@@ -53,6 +53,12 @@ struct Mean {
   }
 };
 
+/// A loss that a backward may follow.
+bool is_of_training(const EventBody& body) {
+  const auto* loss = std::get_if<LossEvent>(&body);
+  return loss != nullptr && loss->grad;
+}
+
 class MetricTrue final : public Law {
  public:
   static constexpr std::string_view kId = "metric-true";
@@ -70,16 +76,17 @@ class MetricTrue final : public Law {
                     EnvironmentEvent,
                     SnapshotEvent,
                     EndEvent,
+                    LossEvent,
                     CollectiveEvent>();
   }
 
-  void require(RecordOptions& options) const override { options.samples = true; }
+  void require(RecordOptions& options) const override { options.samples = options.losses = true; }
 
   void on_cohort(const CohortEvent& event, const NameTable& names) override {
     // Of calls the first rank's is enough, as all ranks of a cohort make the same.
     if (const auto* call = std::get_if<CollectiveEvent>(&event.first->body)) {
       evaluations_.on_call(*call, all_ranks(event));
-    } else {
+    } else if (!is_of_training(event.first->body)) {
       Law::on_cohort(event, names);
     }
   }

@@ -1,5 +1,6 @@
 #include "lockstep/laws/rules/detail/samples/padded_evaluations.h"
 
+#include <algorithm>
 #include <string>
 
 #include "lockstep/base/call_site.h"
@@ -34,14 +35,37 @@ void PaddedEvaluations::on_epoch(const Event& event, const EpochEvent& epoch) {
 }
 
 void PaddedEvaluations::on_phase(const Event& event, const PhaseEvent& phase) {
+  close(to_int(event.rank));
+  if (phase.kind == PhaseKind::kEval) rows_[to_int(event.rank)] = {};
   if (!watches(event)) return;
   evaluates_ = phase.kind == PhaseKind::kEval;
   n_drawn_.clear();
 }
 
 void PaddedEvaluations::on_samples(const Event& event, const SampleEvent& samples) {
+  const auto rows = rows_.find(to_int(event.rank));
+  if (rows != rows_.end()) rows->second.drawn[samples.split] += std::ssize(samples.ids);
   if (!evaluates_ || !watches(event) || !padded_.contains(samples.split)) return;
   n_drawn_[{samples.split, event.at.wrapper}] += std::ssize(samples.ids);
+}
+
+void PaddedEvaluations::on_loss(const Event& event, const LossEvent& loss) {
+  if (loss.grad || loss.n_rows <= 0) return;
+  const auto rows = rows_.find(to_int(event.rank));
+  if (rows != rows_.end()) rows->second.n_evaluated[loss.function] += loss.n_rows;
+}
+
+/// An evaluation is over. One of several data sets shows nothing of a single one.
+void PaddedEvaluations::close(std::int32_t rank) {
+  const auto found = rows_.find(rank);
+  if (found == rows_.end()) return;
+  const Rows& rows = found->second;
+  std::int64_t most = 0;
+  for (const auto& [function, n_rows] : rows.n_evaluated) most = std::max(most, n_rows);
+  if (rows.drawn.size() == 1 && most > 0 && most < rows.drawn.begin()->second) {
+    left_out_of_.insert(rows.drawn.begin()->first);
+  }
+  rows_.erase(found);
 }
 
 void PaddedEvaluations::on_collective(const CollectiveEvent& collective, RankRange who) {
@@ -58,6 +82,7 @@ std::vector<Advice> PaddedEvaluations::advice(const NameTable& names) const {
   std::vector<Advice> advice;
   if (reports_) return advice;
   for (const auto& [split, counted] : counted_) {
+    if (left_out_of_.contains(split)) continue;
     const EpochEvent& epoch = counted.epoch;
     advice.push_back(
         {"A-padding-counted",

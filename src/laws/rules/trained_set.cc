@@ -9,6 +9,7 @@
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/trained/rank_optimizers.h"
 #include "lockstep/laws/rules/detail/trained/trained_sets.h"
+#include "lockstep/laws/rules/detail/trained/undone_updates.h"
 
 namespace lockstep::laws {
 
@@ -56,6 +57,11 @@ void leave_to_loop(std::vector<NameId>& left, const WrapEvent* loop, const NameT
   });
 }
 
+bool was_frozen(const WrapEvent* wrap, NameId tensor, const NameTable& names) {
+  return wrap != nullptr && wrap->frozen != kNoLayout &&
+         Wrappers::contains(names.layout(wrap->frozen), tensor);
+}
+
 class TrainedSet final : public Law {
  public:
   explicit TrainedSet(const LawPolicy& policy) : n_ranks_(policy.n_ranks) {}
@@ -69,6 +75,7 @@ class TrainedSet final : public Law {
                     StateEvent,
                     StepEvent,
                     ZeroGradEvent,
+                    CollectiveEvent,
                     EndEvent>();
   }
 
@@ -77,6 +84,7 @@ class TrainedSet final : public Law {
   }
 
   void on_event(const Event& event, const NameTable& names) override {
+    undone_.on_event(event, wrappers_, names);
     observe(event, one_rank(event), names);
   }
 
@@ -84,6 +92,8 @@ class TrainedSet final : public Law {
     const auto* grad = std::get_if<GradEvent>(&event.first->body);
     if (grad != nullptr && !shows_the_trained(*grad)) return;
     const auto* state = std::get_if<StateEvent>(&event.first->body);
+    undone_.on_cohort(event, wrappers_, names);
+    if (std::holds_alternative<CollectiveEvent>(event.first->body)) return;
     if (state != nullptr && !shows_what_moved(*state)) return;
     const bool differs = state != nullptr && !event.equal();
     const bool together = event.similarity <= Similarity::kSameShape && !differs &&
@@ -102,6 +112,7 @@ class TrainedSet final : public Law {
     report_stale(names);
     report_windows();
     report_cleared();
+    for (Finding& finding : undone_.findings(names)) findings_.push_back(std::move(finding));
     LawResult result = conclude(kTrainedSet,
                                 std::move(findings_),
                                 n_checked_,
@@ -176,12 +187,6 @@ class TrainedSet final : public Law {
                                [&](std::size_t i) { return !bit(grad.undefined, i); });
   }
 
-  bool was_frozen(WrapperKey wrapper, NameId tensor, const NameTable& names) const {
-    const WrapEvent* const wrap = wrappers_.find(wrapper);
-    return wrap != nullptr && wrap->frozen != kNoLayout &&
-           Wrappers::contains(names.layout(wrap->frozen), tensor);
-  }
-
   void note_unreduced(const Event& event,
                       const GradEvent& grad,
                       TrainedSets& sets,
@@ -254,7 +259,7 @@ class TrainedSet final : public Law {
       Finding finding;
       finding.tensor = names.text(key.second);
       finding.field = "reduced";
-      const bool frozen = was_frozen(key.first, key.second, names);
+      const bool frozen = was_frozen(wrappers_.find(key.first), key.second, names);
       finding.message = frozen ? "the parameter was frozen when it was wrapped and is trained now: "
                                  "its gradient is in no reduction"
                                : "the model has got this parameter since it was wrapped: its "
@@ -462,6 +467,7 @@ class TrainedSet final : public Law {
   Wrappers wrappers_;
   std::map<std::pair<WrapperKey, LayoutId>, std::vector<std::size_t>> left_out_;
   RankWrapperMap<TrainedSets> sets_;
+  UndoneUpdates undone_;
   std::set<std::pair<Rank, std::int32_t>> ended_;  // With the attempt: those that ended well.
   std::vector<Finding> findings_;
   std::vector<Advice> advice_;

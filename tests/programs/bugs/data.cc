@@ -2,6 +2,8 @@
 #include "lockstep/data.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -17,6 +19,35 @@
 namespace lockstep::programs {
 
 namespace {
+
+// Ten samples on four ranks are padded to twelve, and the sums count two of them twice.
+void padding_counted(RankContext& rank, Form form) {
+  constexpr std::int64_t kSize = 10;
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  data::DistributedSampler held_out(rank, {.size = kSize, .shuffle = false, .split = "val"});
+  for (std::int64_t step = 0; step < 2; ++step) {
+    train_step(ddp, optimizer, batch_of(rank, step));
+    model.eval();
+    const NoGradGuard no_grad(rank.runtime());
+    std::vector<std::int64_t> ids;
+    held_out.indices(ids);
+    const auto place_of_last = [&] {
+      return rank.rank() + (std::ssize(ids) - 1) * rank.world_size();
+    };
+    while (form.fixed && place_of_last() >= kSize) ids.pop_back();
+    const Batch batch = rows_of(rank, ids);
+    const Variable out = model(batch.x);
+    std::array<double, 2> sums = {0.0, static_cast<double>(ids.size())};
+    for (std::int64_t i = 0; i < std::ssize(ids); ++i) {
+      sums[0] += std::abs(out.data().at(i) - batch.y.at(i));
+    }
+    rank.world().all_reduce(Memory::of(sums)).wait_or_throw();
+    model.train();
+  }
+}
 
 // One stream decides for all ranks which head a step trains, and rank 1 also takes a number from
 // it when a row of its own must be replaced: from then on the ranks choose different heads.
@@ -222,6 +253,10 @@ void avg_of_avgs(RankContext& rank, Form form) {
 
 std::vector<Bug> data_bugs() {
   return {
+      {.id = "padding-counted",
+       .ranks = 4,
+       .program = padding_counted,
+       .expected = {.law = "A-padding-counted", .says = "it repeats 2 to make them even"}},
       {.id = "rng-shared-skewed",
        .program = rng_shared_skewed,
        .expected = {.law = "rng-scopes", .cause = "rng-not-shared", .ranks = {1}, .step = 2},

@@ -1,4 +1,5 @@
 // Loops that average gradients without a wrapper, and models that a loop uses beside the one it trains.
+#include <algorithm>
 #include <array>
 
 #include "lockstep/comm.h"
@@ -71,6 +72,59 @@ void own_mean_divided_again(RankContext& rank, Form form) {
   }
 }
 
+// Gradients go in one piece, from the last to the first, and are taken out of it from the first to the last.
+void packed_in_another_order(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  Kernels& kernels = rank.runtime().kernels();
+  std::vector<Variable> order = model.parameters();
+  std::int64_t n_elems = 0;
+  for (const Variable& parameter : order) n_elems += parameter.data().n_elems();
+  const Tensor piece = Tensor::zeros(rank.runtime(), {n_elems}, DType::kF32);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    optimizer.zero_grad();
+    mse_loss(model(batch.x), batch.y).backward();
+    std::reverse(order.begin(), order.end());
+    std::int64_t at = 0;
+    for (const Variable& parameter : order) {
+      kernels.copy(piece.slice(at, parameter.shape()), parameter.grad());
+      at += parameter.grad().n_elems();
+    }
+    rank.world().all_reduce(Memory::of(piece)).wait_or_throw();
+    kernels.div_scalar(piece, piece, rank.world_size());
+    std::reverse(order.begin(), order.end());
+    std::vector<Variable> out = order;
+    if (form.fixed) std::reverse(out.begin(), out.end());
+    at = 0;
+    for (const Variable& parameter : out) {
+      kernels.copy(parameter.grad(), piece.slice(at, parameter.shape()));
+      at += parameter.grad().n_elems();
+    }
+    optimizer.step();
+  }
+}
+
+// Each rank evaluates its rows with running statistics of its own, and the losses are added up.
+void evaluated_with_own_statistics(RankContext& rank, Form form) {
+  Generator init(1);
+  NormedMlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    averaged_step(rank, model, optimizer, batch_of(rank, step));
+    if (step % 2 == 0) continue;
+    for (const NamedVariable& buffer : model.named_buffers()) {
+      if (form.fixed) rank.world().broadcast(Memory::of(buffer.variable), 0).wait_or_throw();
+    }
+    model.eval();
+    const Batch held_out = batch_of(rank, 100 + step);
+    const NoGradGuard no_grad(rank.runtime());
+    (void)summed(rank.world(), mse_loss(model(held_out.x), held_out.y).item());
+    model.train();
+  }
+}
+
 // Each rank clips what it has computed, and the averages are of clipped gradients.
 void clip_before_own_average(RankContext& rank, Form form) {
   Generator init(1);
@@ -127,6 +181,31 @@ void share_not_sent(RankContext& rank, Form form) {
     optimizer.step();
     for (std::size_t i = 0; i < (form.fixed ? all.size() : all.size() - 1); ++i) {
       rank.world().broadcast(Memory::of(all[i].data()), owner_of(i)).wait_or_throw();
+    }
+  }
+}
+
+// The same, and a parameter is sent by the rank that would have it if shares were blocks.
+void share_sent_by_another(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  const std::vector<Variable> all = model.parameters();
+  const std::size_t world = static_cast<std::size_t>(rank.world_size());
+  const std::size_t share = (all.size() + world - 1) / world;
+  std::vector<Variable> own;
+  for (std::size_t i = static_cast<std::size_t>(rank.rank()); i < all.size(); i += world) {
+    own.push_back(all[i]);
+  }
+  optim::Adam optimizer(own, {.lr = 0.125});
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Batch batch = batch_of(rank, step);
+    model.zero_grad();
+    mse_loss(model(batch.x), batch.y).backward();
+    average_gradients(rank, all);
+    optimizer.step();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const auto root = static_cast<std::int32_t>(form.fixed ? i % world : i / share);
+      rank.world().broadcast(Memory::of(all[i].data()), root).wait_or_throw();
     }
   }
 }
@@ -231,6 +310,16 @@ std::vector<Bug> loop_bugs() {
        .ranks = 3,
        .program = own_mean_divided_again,
        .expected = {.law = "A-divided-again", .says = "losses that were divided"}},
+      {.id = "packed-in-another-order",
+       .ranks = 3,
+       .program = packed_in_another_order,
+       .expected = {.law = "A-taken-elsewhere",
+                    .says = "the gradient of `first.weight` was put at"}},
+      {.id = "evaluated-with-own-statistics",
+       .ranks = 3,
+       .program = evaluated_with_own_statistics,
+       .expected = {.law = "A-buffers-apart",
+                    .says = "in the evaluation after 2 steps `norm.running_mean`"}},
       {.id = "clip-before-own-average",
        .program = clip_before_own_average,
        .expected = {.law = "norm-true", .cause = "clip-before-sync", .ranks = {0, 1}, .step = 1}},
@@ -241,6 +330,13 @@ std::vector<Bug> loop_bugs() {
        .ranks = 3,
        .program = share_not_sent,
        .expected = {.law = "replicas-equal", .ranks = {0}, .step = 3, .tensor = "last.bias"}},
+      {.id = "share-sent-by-another",
+       .program = share_sent_by_another,
+       .expected = {.law = "trained-set",
+                    .cause = "update-overwritten",
+                    .ranks = {1},
+                    .step = 2,
+                    .tensor = "first.bias"}},
       {.id = "loss-reduced-on-rank-0",
        .ranks = 3,
        .program = loss_reduced_on_rank_0,

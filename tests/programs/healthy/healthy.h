@@ -24,6 +24,7 @@ std::vector<HealthyProgram> group_programs();
 std::vector<HealthyProgram> data_programs();
 std::vector<HealthyProgram> state_programs();
 std::vector<HealthyProgram> loop_programs();
+std::vector<HealthyProgram> piece_programs();
 std::vector<HealthyProgram> exchange_programs();
 std::vector<HealthyProgram> window_programs();
 std::vector<HealthyProgram> worded_programs();

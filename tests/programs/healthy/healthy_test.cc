@@ -24,6 +24,7 @@ std::vector<HealthyProgram> all_programs() {
                            data_programs,
                            state_programs,
                            loop_programs,
+                           piece_programs,
                            exchange_programs,
                            window_programs,
                            worded_programs}) {

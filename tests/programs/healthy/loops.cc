@@ -18,36 +18,6 @@ void average_values(RankContext& rank, const nn::Module& model) {
   }
 }
 
-// All gradients go in one piece.
-void gradients_in_one_piece(RankContext& rank) {
-  Generator init(1);
-  Mlp model(rank.runtime(), init);
-  optim::Sgd optimizer(model.parameters(), kSgd);
-  Kernels& kernels = rank.runtime().kernels();
-  for (std::int64_t step = 0; step < 4; ++step) {
-    const Batch batch = batch_of(rank, step);
-    optimizer.zero_grad();
-    mse_loss(model(batch.x), batch.y).backward();
-    std::int64_t n_elems = 0;
-    for (const Variable& parameter : optimizer.parameters()) n_elems += parameter.grad().n_elems();
-    const Tensor piece = Tensor::zeros(rank.runtime(), {n_elems}, DType::kF32);
-    std::int64_t at = 0;
-    for (const Variable& parameter : optimizer.parameters()) {
-      const std::int64_t n = parameter.grad().n_elems();
-      kernels.copy(piece.slice(at, {n}), parameter.grad().slice(0, {n}));
-      at += n;
-    }
-    rank.world().all_reduce(Memory::of(piece), ReduceOp::kAvg).wait_or_throw();
-    at = 0;
-    for (const Variable& parameter : optimizer.parameters()) {
-      const std::int64_t n = parameter.grad().n_elems();
-      kernels.copy(parameter.grad().slice(0, {n}), piece.slice(at, {n}));
-      at += n;
-    }
-    optimizer.step();
-  }
-}
-
 // Half of a mean of squares is a loss of its own, on two ranks, too; so is one of four terms that have weights of a
 // quarter.
 void halves_and_quarters(RankContext& rank) {
@@ -104,6 +74,44 @@ void sums_of_shares(RankContext& rank) {
       rank.world().all_reduce(Memory::of(parameter.grad())).wait_or_throw();
     }
     optimizer.step();
+  }
+}
+
+// Running statistics are each rank's own, and only rank 0 evaluates; a sum over the ranks belongs to the training.
+void rank_0_evaluates_with_its_own(RankContext& rank) {
+  Generator init(1);
+  NormedMlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Batch batch = batch_of(rank, step);
+    averaged_step(rank, model, optimizer, batch);
+    if (rank.rank() == 0) {
+      model.eval();
+      (void)output_of(model, batch.x);
+      model.train();
+    }
+    (void)summed(rank.world(), 1.0);
+  }
+}
+
+// Each rank evaluates with statistics of its own, and keeps what it finds to itself; in the end they are averaged, and
+// what all find is added up.
+void averaged_statistics(RankContext& rank) {
+  Generator init(1);
+  NormedMlp model(rank.runtime(), init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Batch batch = batch_of(rank, step);
+    averaged_step(rank, model, optimizer, batch);
+    for (const NamedVariable& buffer : model.named_buffers()) {
+      const bool counts = !is_floating(buffer.variable.data().dtype());
+      if (step < 3 || counts) continue;
+      rank.world().all_reduce(Memory::of(buffer.variable), ReduceOp::kAvg).wait_or_throw();
+    }
+    model.eval();
+    const Tensor out = output_of(model, batch.x);
+    if (step == 3) (void)summed(rank.world(), out.at(0));
+    model.train();
   }
 }
 
@@ -329,11 +337,12 @@ void adapted_beside(RankContext& rank) {
 
 std::vector<HealthyProgram> loop_programs() {
   return {
-      {.name = "GradientsInOnePiece", .ranks = 3, .program = gradients_in_one_piece},
       {.name = "HalfOfSquares", .program = halves_and_quarters},
       {.name = "HalvesAndQuarters", .ranks = 4, .program = halves_and_quarters},
       {.name = "WindowLikeTheRanks", .ranks = 3, .program = window_like_the_ranks},
       {.name = "SumsOfShares", .ranks = 3, .program = sums_of_shares},
+      {.name = "RankZeroEvaluatesWithItsOwn", .ranks = 3, .program = rank_0_evaluates_with_its_own},
+      {.name = "AveragedStatistics", .ranks = 3, .program = averaged_statistics},
       {.name = "TwoPlayers", .program = two_players},
       {.name = "LessIsSent", .program = less_is_sent},
       {.name = "AveragedInHooks", .ranks = 3, .program = averaged_in_hooks},

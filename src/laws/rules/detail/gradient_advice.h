@@ -9,6 +9,7 @@
 #include "lockstep/laws/finding.h"
 #include "lockstep/laws/rules/detail/mean/open_reduction.h"
 #include "lockstep/laws/rules/detail/mean/unwrapped_backwards.h"
+#include "lockstep/laws/rules/detail/remarks.h"
 
 namespace lockstep::laws {
 
@@ -20,7 +21,10 @@ class GradientAdvice {
                     const NameTable& names);
 
   /// A loss, or anything else.
-  void on_event(const Event& event) { unwrapped_.on_event(event); }
+  void on_event(const Event& event) {
+    unwrapped_.on_event(event);
+    taken_elsewhere_.on_event(event, one_rank(event));
+  }
 
   void on_losses(const CohortEvent& event) { unwrapped_.on_cohort(event); }
 
@@ -36,7 +40,7 @@ class GradientAdvice {
   void on_step(const Event& event, const StepEvent& step, RankRange who);
   /// "A-non-finite": the first step that used a value that is not finite, and on which rank it came
   /// up; "A-same-gradients": in each of a wrapper's reductions, four at least, every rank put in the same bits;
-  /// "A-nothing-wrapped"; "A-never-steps".
+  /// "A-nothing-wrapped"; "A-never-steps"; "A-taken-elsewhere".
   std::vector<Advice> advice(const NameTable& names) const;
 
  private:
@@ -63,6 +67,7 @@ class GradientAdvice {
   std::vector<Advice> same_gradients(const NameTable& names) const;
 
   UnwrappedBackwards unwrapped_;
+  Remarks taken_elsewhere_{LogKind::kTakenElsewhere};
   std::optional<NonFinite> suspect_;  // Until a step uses it, or is skipped.
   std::optional<NonFinite> used_;
   std::map<WrapperKey, Reductions> reductions_;
