@@ -91,10 +91,16 @@ TEST_F(PackedGradientsTest, WhatIsMadeOfTheSumIsKnownInThreeWays) {
 }
 
 TEST_F(PackedGradientsTest, WhereTwoWouldFitNothingIsKnown) {
-  have({{0.0F}, {0.0F}});
-  EXPECT_EQ(step({0, 0}, {4, 8}, {{8}, {4}}), std::nullopt) << "as they were sent";
-  have({{1.0F}, {2.0F}});
-  EXPECT_EQ(step({2, 1}, {4, 4}, {{4}, {4}}), std::nullopt) << "as they came back";
+  for (const bool swapped : {false, true}) {
+    packed_ = {};
+    have({{0.0F}, {0.0F}});
+    const Elements back = swapped ? Elements{8, 4} : Elements{4, 8};
+    EXPECT_EQ(step({0, 0}, back, {{4}, {8}}), std::nullopt) << "as they were sent";
+    packed_ = {};
+    have({{1.0F}, {2.0F}});
+    const Elements sent = swapped ? Elements{2, 1} : Elements{1, 2};
+    EXPECT_EQ(step(sent, {4, 4}, {{4}, {4}}), std::nullopt) << "as they came back";
+  }
 }
 
 TEST_F(PackedGradientsTest, WhatWasSentIsNotTheGradients) {
@@ -106,6 +112,21 @@ TEST_F(PackedGradientsTest, WhatWasSentIsNotTheGradients) {
   EXPECT_EQ(step({2, 3, 1}, {8, 12, 4}, {{2}, {3, 1}}), std::nullopt);
 }
 
+TEST_F(PackedGradientsTest, ABroadcastOfTheBufferAfterwardsChangesNothing) {
+  have({{1.0F}, {2.0F, 3.0F}});
+  Elements buffer = {2, 3, 1};
+  sent_.data = buffer.data();
+  sent_.n_elems = 3;
+  packed_.on_sent(parameters_, sent_);
+  buffer = {8, 12, 4};
+  packed_.on_received(sent_);
+  sent_.adds = false;
+  packed_.on_sent(parameters_, sent_);
+  packed_.on_received(sent_);
+  set({{2}, {3, 1}});
+  EXPECT_NE(packed_.on_step(parameters_, 4), std::nullopt);
+}
+
 TEST_F(PackedGradientsTest, MemoryElsewhereIsNotRead) {
   sent_.on_host = false;
   have({{1.0F}, {2.0F, 3.0F}});
@@ -113,6 +134,17 @@ TEST_F(PackedGradientsTest, MemoryElsewhereIsNotRead) {
   sent_.on_host = true;
   sent_.dtype = DType::kF64;
   EXPECT_EQ(step({2, 3, 1}, {8, 12, 4}, {{2}, {3, 1}}), std::nullopt);
+}
+
+TEST_F(PackedGradientsTest, GradientsOfAnotherTypeAreLeftAlone) {
+  have({{1.0F}, {2.0F, 3.0F}});
+  parameters_.front().variable.set_grad(Tensor::zeros(test_.runtime, {1}, DType::kF64));
+  Elements buffer = {2, 3, 1};
+  sent_.data = buffer.data();
+  sent_.n_elems = 3;
+  packed_.on_sent(parameters_, sent_);
+  packed_.on_received(sent_);
+  EXPECT_EQ(packed_.on_step(parameters_, 4), std::nullopt);
 }
 
 TEST_F(PackedGradientsTest, OnlyTheFirstStepsAreLookedAt) {

@@ -203,6 +203,7 @@ struct Reached {
   std::int32_t n_ranks = 2;
   double divisor = 2.0;
   int n_undivided = 0;
+  bool by_the_call = false;  ///< The function itself was given the divisor.
 };
 
 std::string advised(const Reached& given) {
@@ -213,11 +214,12 @@ std::string advised(const Reached& given) {
   LossEvent divided = called;
   divided.reduction = LossReduction::kGiven;
   divided.denominator *= given.divisor;
-  divided.n_rows = 0;
   for (int step = 0; step < 3; ++step) {
     for (std::int32_t rank = 0; rank < given.n_ranks; ++rank) {
       job.forward(rank);
-      for (int i = 0; i <= given.n_undivided; ++i) job.stream.add(rank, called);
+      const int n_called = given.by_the_call ? 0 : given.n_undivided + 1;
+      for (int i = 0; i < n_called; ++i) job.stream.add(rank, called);
+      divided.n_rows = given.by_the_call ? 8 : 0;
       job.stream.add(rank, divided);
       job.reduce(rank, 1.0, 1.0, 2.0);
       job.grad(rank, GradPoint::kUsed, 2.0);
@@ -243,6 +245,8 @@ TEST(ReachedLossTest, OneOfSeveralTermsMayHaveAnyWeight) {
 
 TEST(ReachedLossTest, HalfOfAMeanOfSquaresIsALossOfItsOwn) {
   EXPECT_EQ(advised(Reached{.function = "mse_loss"}), "");
+  EXPECT_NE(advised(Reached{.function = "mse_loss", .by_the_call = true}), "")
+      << "divided by the terms of both ranks";
   EXPECT_NE(advised(Reached{.function = "mse_loss", .n_ranks = 3, .divisor = 3.0}), "");
 }
 
