@@ -1,6 +1,6 @@
 #include "lockstep/ddp/packed_gradients.h"
 
-#include <cstring>
+#include <bit>
 #include <utility>
 
 namespace lockstep {
@@ -13,8 +13,8 @@ constexpr int kMostLookedAt = 3;
 template <typename F>
 bool are_made_of(std::span<const float> gradient, const float* buffer, const F& stored) {
   for (std::size_t i = 0; i < gradient.size(); ++i) {
-    const float made = stored(buffer[i]);
-    if (std::memcmp(&made, &gradient[i], sizeof(float)) != 0) return false;
+    const auto made = std::bit_cast<std::uint32_t>(stored(buffer[i]));
+    if (made != std::bit_cast<std::uint32_t>(gradient[i])) return false;
   }
   return true;
 }
@@ -69,22 +69,29 @@ std::optional<std::string> PackedGradients::on_step(std::span<const NamedVariabl
   return text_of(parameters, *put, *taken);
 }
 
+std::optional<std::size_t> PackedGradients::first_of(std::span<const float> rest,
+                                                     std::span<const NamedVariable> parameters,
+                                                     const Places& places,
+                                                     const Stored& stored) {
+  std::optional<std::size_t> first;
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (places[i] >= 0 || !parameters[i].variable.has_grad()) continue;
+    const std::span<const float> gradient = elements_of(parameters[i].variable);
+    const bool fits = !gradient.empty() && gradient.size() <= rest.size() &&
+                      are_made_of(gradient, rest.data(), stored);
+    if (fits && first) return std::nullopt;
+    if (fits) first = i;
+  }
+  return first;
+}
+
 std::optional<PackedGradients::Places> PackedGradients::places_in(
     std::span<const float> buffer,
     std::span<const NamedVariable> parameters,
     const Stored& stored) {
   Places places(parameters.size(), -1);
-  std::size_t at = 0;
-  while (at < buffer.size()) {
-    std::optional<std::size_t> next;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (places[i] >= 0 || !parameters[i].variable.has_grad()) continue;
-      const std::span<const float> gradient = elements_of(parameters[i].variable);
-      const bool fits = !gradient.empty() && gradient.size() <= buffer.size() - at &&
-                        are_made_of(gradient, buffer.data() + at, stored);
-      if (fits && next) return std::nullopt;
-      if (fits) next = i;
-    }
+  for (std::size_t at = 0; at < buffer.size();) {
+    const auto next = first_of(buffer.subspan(at), parameters, places, stored);
     if (!next) return std::nullopt;
     places[*next] = static_cast<std::int64_t>(at);
     at += elements_of(parameters[*next].variable).size();

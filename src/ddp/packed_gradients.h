@@ -38,6 +38,11 @@ class PackedGradients {
   using Places = std::vector<std::int64_t>;
   using Stored = std::function<float(float)>;
 
+  /// The one gradient that what is left of the buffer begins with; nothing where several would do, or none.
+  static std::optional<std::size_t> first_of(std::span<const float> rest,
+                                             std::span<const NamedVariable> parameters,
+                                             const Places& places,
+                                             const Stored& stored);
   /// Where gradients lie that are what `stored` makes of the buffer's elements; nothing where several would do, or none.
   static std::optional<Places> places_in(std::span<const float> buffer,
                                          std::span<const NamedVariable> parameters,

@@ -186,12 +186,8 @@ void OwnMeans::judge(const OwnReduction& own, const Wrappers& wrappers, const Na
   if (!is_from_nothing(own)) return judge_uncleared(own, wrappers, names);
   const Judged judged = compare(own, false, wrappers, names);
   n_checked_ += std::ssize(judged.right);
-  const bool divided = are_divided(own);
   ++n_judged_;
-  if (judged.wrong.empty()) {
-    if (divided) ++n_divided_again_;
-    return;
-  }
+  if (judged.wrong.empty()) return note_mean(own);
   const std::size_t n = own.shares.size();
   const std::optional<Fit> found =
       fit(judged.wrong, Weights::uniform(n, 1.0, static_cast<double>(n)), exact_);
@@ -202,12 +198,21 @@ void OwnMeans::judge(const OwnReduction& own, const Wrappers& wrappers, const Na
   const bool summed = found->cause == Cause::kSumVsMean;
   const bool twice = found->cause == Cause::kDoubleAverage && !any_right && are_means(own);
   if (summed && !any_right) {
-    if (!divided && n_summed_++ == 0) first_summed_ = own.step;
+    note_sum(own);
   } else if (summed || twice || found->culprit) {
     report(own, judged, *found, names);
   } else if (!any_right && are_means(own) && found->weights.numerators.size() == n) {
     note_weights(own, found->weights.values());
   }
+}
+
+void OwnMeans::note_mean(const OwnReduction& own) {
+  if (are_divided(own)) ++n_divided_again_;
+}
+
+void OwnMeans::note_sum(const OwnReduction& own) {
+  if (are_divided(own)) return;
+  if (n_summed_++ == 0) first_summed_ = own.step;
 }
 
 void OwnMeans::note_weights(const OwnReduction& own, const std::vector<double>& weights) {

@@ -175,6 +175,8 @@ class OwnMeans {
                  const NameTable& names) const;
   void judge_uncleared(const OwnReduction& own, const Wrappers& wrappers, const NameTable& names);
   void judge_apart(const OwnReduction& own, const Judged& judged, const NameTable& names);
+  void note_mean(const OwnReduction& own);
+  void note_sum(const OwnReduction& own);
   void note_weights(const OwnReduction& own, const std::vector<double>& weights);
   void report(const OwnReduction& own,
               const Judged& judged,
