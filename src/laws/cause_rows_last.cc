@@ -287,8 +287,7 @@ constexpr auto kLastCauses = std::to_array<CauseInfo>({
     {Cause::kUpdateOverwritten,
      "update-overwritten",
      "Ranks share the steps out, and another rank sends a parameter than the one that has stepped "
-     "it, so all go on "
-     "with its old value and it never trains.",
+     "it, so all go on with its old value and it never trains.",
      "Broadcast each parameter from the rank whose optimizer has it: one function, used for both, "
      "says who that is.",
      "docs/laws.md#24-trained-set"},

@@ -78,8 +78,8 @@ std::vector<Advice> ApartBuffers::advice(const NameTable& names) const {
                           " differs between the " +
                           std::to_string(buffers.at(apart.front()).n_ranks) +
                           " ranks whose results are added up: each evaluates another model. "
-                          "Broadcast or average "
-                          "the buffers first, unless each rank is to have its own"});
+                          "Broadcast or average the buffers first, unless each rank is to have "
+                          "its own"});
   }
   return advice;
 }
