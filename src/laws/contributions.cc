@@ -81,8 +81,11 @@ void Contributions::on_cohort(const CohortEvent& event,
   if (loss != nullptr && !loss->grad) return;
   const WrapperKey wrapper = wrapper_of(first.at);
   const RankRange all = all_ranks(event);
-  bool together = windows_.shares(wrapper, all) &&
-                  (event.equal() || std::holds_alternative<GradEvent>(first.body));
+  // Of a loss all but its value counts.
+  const bool alike =
+      event.equal() || (loss != nullptr && event.similarity <= Similarity::kSameShape);
+  bool together =
+      windows_.shares(wrapper, all) && (alike || std::holds_alternative<GradEvent>(first.body));
   if (together && std::holds_alternative<GradEvent>(first.body)) {
     // As long as every backward reduces there is nothing to keep.
     const Window* const window = windows_.find(wrapper, all);
