@@ -20,9 +20,10 @@ namespace lockstep {
 void exponential(Generator& generator, std::span<float> out, double rate = 1.0);
 void exponential(Generator& generator, std::span<double> out, double rate = 1.0);
 
+/// What multinomial() draws.
 struct MultinomialOptions {
-  std::int64_t count = 1;
-  bool replacement = false;
+  std::int64_t count = 1;    ///< Places, 1 or more.
+  bool replacement = false;  ///< Whether a place may be drawn again.
 };
 
 /// Draws places of `weights`, each in proportion to its weight, equal to

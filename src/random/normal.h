@@ -7,6 +7,7 @@
 
 namespace lockstep {
 
+/// Of a normal distribution.
 struct NormalShape {
   double mean = 0.0;
   double std = 1.0;  ///< At least 0.
