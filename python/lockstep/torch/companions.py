@@ -15,6 +15,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
+from lockstep.torch.module_hooks import ModuleHook
 from lockstep.words import StateKind, StatePoint
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 SEAM = "companions"
 
 
-class Companion:
+class Companion(ModuleHook):
     """A model like a wrapped one. Its parameters are recorded in evaluations, and in training at forwards that grow apart: they
     may change with each step, and reading them takes as long as reading the model."""
 

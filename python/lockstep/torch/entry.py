@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lockstep.torch.module_hooks import ModuleHook
+
 if TYPE_CHECKING:
     import torch
 
@@ -11,16 +13,14 @@ if TYPE_CHECKING:
 SEAM = "wrapping"  # One seam in two files.
 
 
-class Entry:
-    """The pre-hook on the inner module. A copy or a pickle of the module takes none along."""
+class Entry(ModuleHook):
+    """The pre-hook on the inner module."""
 
-    def __init__(self, wrapper: Wrapper | None) -> None:
+    def __init__(self, wrapper: Wrapper) -> None:
         self._wrapper = wrapper
 
     def __call__(self, module: torch.nn.Module, inputs: Any) -> None:
         wrapper = self._wrapper
-        if wrapper is None:
-            return
         batches = wrapper.recorder.batches
         outer = batches.inputs
         batches.inputs = outer or inputs
@@ -30,10 +30,3 @@ class Entry:
             wrapper.recorder.trouble(SEAM, error)
         finally:
             batches.inputs = outer
-
-    def __deepcopy__(self, _memo: Any) -> Entry:
-        return Entry(None)
-
-    def __reduce__(self) -> Any:
-        # What is loaded where there is no Lockstep: a call that gives the inputs back unchanged.
-        return getattr, ({}, "get")

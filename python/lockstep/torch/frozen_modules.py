@@ -15,6 +15,7 @@ from torch.nn.modules.loss import _Loss
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
+from lockstep.torch.module_hooks import ModuleHook
 from lockstep.words import DataPart
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ LAST_USE = 64
 _EXACT = (torch.nn.Parameter, torch.Tensor)
 
 
-class _Use:
+class _Use(ModuleHook):
     """Writes what a module holds at its uses 1, 2, 4, ... in training."""
 
     def __init__(self, recorder: Recorder, name: str) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import lockstep
 import pytest
+import torch
 from forked import run_job
 from lockstep.torch.described import descriptions
 from torch import nn
@@ -172,3 +173,21 @@ dist.destroy_process_group()
     assert lockstep.check(tmp_path / "trace").law("environment-bijective").findings == ()
 
 
+
+
+def test_modules_that_are_watched_are_copied_and_saved_as_without_the_recorder(tmp_path: Path) -> None:
+    """The wrapped one, one like it, and one that nothing trains."""
+    report = report_of(
+        tmp_path, before="copies[0].load_state_dict(model.state_dict())\n"
+        "frozen = nn.Linear(8, 4).requires_grad_(False)\nnn.init.ones_(frozen.weight)",
+        use=IN_LOSS + " + frozen(x).mean()",
+        after="\n    ".join([
+            "watched = [model, copies[0], frozen]",
+            "assert step == 0 or all(module._forward_pre_hooks for module in watched), 'they are watched'",
+            "twins = copy.deepcopy(copy.deepcopy(watched))",
+            "assert all(torch.equal(one(x), two(x)) for one, two in zip(watched, twins))",
+            f"torch.save((twins, watched, x), f'{tmp_path}/saved-{{rank}}.pt')"]))
+    assert report.ok, str(report)
+    twins, watched, x = torch.load(tmp_path / "saved-0.pt", weights_only=False)
+    assert all(torch.equal(one(x), two(x)) for one, two in zip(watched, twins))
+    assert "lockstep" not in (tmp_path / "saved-0.pt").read_bytes().decode("latin-1")
