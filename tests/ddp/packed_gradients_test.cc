@@ -51,7 +51,7 @@ class PackedGradientsTest : public ::testing::Test {
     sent_.n_elems = std::ssize(back);
     packed_.on_received(sent_);
     set(used);
-    return packed_.on_step(parameters_, 4);
+    return packed_.on_step(parameters_, n_ranks_);
   }
 
   TestRuntime test_;
@@ -59,6 +59,7 @@ class PackedGradientsTest : public ::testing::Test {
   std::vector<NamedVariable> parameters_;
   OwnReductions::Sent sent_{.adds = true, .site = {"train.cc", 8, ""}};
   PackedGradients packed_;
+  std::int32_t n_ranks_ = 4;
 };
 
 TEST_F(PackedGradientsTest, TakenOutInAnotherOrderIsSaidOnce) {
@@ -78,16 +79,21 @@ TEST_F(PackedGradientsTest, TheOrderItselfMayBeAny) {
   EXPECT_EQ(step({1, 2, 3}, {4, 8, 12}, {{4}, {8, 12}}), std::nullopt);
 }
 
-// As it came back, divided by four ranks, and multiplied by their inverse.
+// As it came back, divided by three ranks, and multiplied by their inverse: of 5, 7 and 10 these differ in float32.
 TEST_F(PackedGradientsTest, WhatIsMadeOfTheSumIsKnownInThreeWays) {
-  for (const float factor : {1.0F, 0.25F}) {
+  n_ranks_ = 3;
+  const float inverse = 1.0F / 3.0F;
+  ASSERT_NE(5 / 3.0F, 5 * inverse);
+  const std::vector<Elements> ways = {
+      {5, 7, 10}, {5 / 3.0F, 7 / 3.0F, 10 / 3.0F}, {5 * inverse, 7 * inverse, 10 * inverse}};
+  for (const Elements& made : ways) {
     packed_ = {};
     have({{1.0F}, {2.0F, 3.0F}});
-    EXPECT_NE(step({2, 3, 1}, {8, 12, 4}, {{8 * factor}, {12 * factor, 4 * factor}}), std::nullopt);
+    EXPECT_NE(step({2, 3, 1}, {5, 7, 10}, {{made[0]}, {made[1], made[2]}}), std::nullopt);
   }
   packed_ = {};
   have({{1.0F}, {2.0F, 3.0F}});
-  EXPECT_EQ(step({2, 3, 1}, {8, 12, 4}, {{4}, {6, 2}}), std::nullopt) << "half of it";
+  EXPECT_EQ(step({2, 3, 1}, {5, 7, 10}, {{2.5F}, {3.5F, 5}}), std::nullopt) << "half of it";
 }
 
 TEST_F(PackedGradientsTest, WhereTwoWouldFitNothingIsKnown) {

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+_CAST = (torch.float16, torch.bfloat16, torch.float32)  # By autocast.
 NAMES = frozenset(f"conv{kind}{n}d" for kind in ("", "_transpose") for n in (1, 2, 3))
 
 
@@ -18,8 +19,7 @@ def convolve(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
         return function(*args, **kwargs)
 
     def rounded(value: Any) -> Any:
-        is_cast = isinstance(value, torch.Tensor) and value.dtype in (torch.float16, torch.float32)
-        return value.to(torch.float16).float() if is_cast else value
+        return value.to(torch.float16).float() if isinstance(value, torch.Tensor) and value.dtype in _CAST else value
 
     with torch.autocast("cpu", enabled=False):
         result = function(*map(rounded, args), **{name: rounded(value) for name, value in kwargs.items()})

@@ -49,7 +49,8 @@ def _require(index: int | None) -> None:
     """Raises what PyTorch raises for a GPU that the node does not have, as where a rank takes its global number for its local
     one."""
     if index is not None and not -1 <= index < _Node.gpus:
-        raise _NO_SUCH_GPU(f"CUDA error: invalid device ordinal\ncuda:{index}: this node seems to have {_Node.gpus} GPUs")
+        raise _NO_SUCH_GPU(f"CUDA error: invalid device ordinal\ncuda:{index}: this node seems to have {_Node.gpus} GPUs "
+                           "(--device cpu-as-cuda:N)")
 
 
 def _moved(device: Any) -> Any:

@@ -26,16 +26,16 @@ def install(moved: Callable[[Any], Any]) -> None:
     for name in _TYPES:
         setattr(torch.cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
     _install_generator(moved)
-    _wrap_first("set_default_device", moved)
-    _wrap_first("set_default_tensor_type", of_cpu)
+    _change_given("set_default_device", moved)
+    _change_given("set_default_tensor_type", of_cpu)
 
 
-def _wrap_first(name: str, change: Callable[[Any], Any]) -> None:
+def _change_given(name: str, change: Callable[[Any], Any]) -> None:
     real = getattr(torch, name)
 
     @functools.wraps(real)
-    def wrapped(first: Any) -> None:
-        real(change(first))
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        real(*map(change, args), **{name: change(value) for name, value in kwargs.items()})
 
     setattr(torch, name, wrapped)
 

@@ -181,6 +181,24 @@ for function, weight in ((nn.functional.conv2d, whole(4, 2, 3, 3)), (nn.function
     assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(*found))
 third = torch.full((1, 1, 1, 1), 1 / 3)
 with torch.autocast("cuda"):
+    assert nn.functional.conv2d(third.bfloat16(), torch.ones(1, 1, 1, 1)).dtype == torch.float16
+
+from torch.utils._python_dispatch import TorchDispatchMode
+computed = set()
+
+class Computed(TorchDispatchMode):
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if "convolution" in str(function):
+            computed.add((str(function).split(".")[1], args[0].dtype))
+        return function(*args, **(kwargs or {}))
+
+layer = nn.Conv2d(1, 1, 1).cuda()
+with Computed():
+    with torch.autocast("cuda"):
+        y = layer(torch.ones(1, 1, 2, 2, device="cuda"))
+    y.sum().backward()
+assert computed == {("convolution", torch.float32), ("convolution_backward", torch.float32)}, computed
+with torch.autocast("cuda"):
     assert nn.functional.conv2d(third, torch.ones(1, 1, 1, 1)).item() == third.half().item() != third.item()
 with torch.autocast("cuda", dtype=torch.bfloat16):
     assert nn.functional.conv2d(third, torch.ones(1, 1, 1, 1)).dtype == torch.bfloat16
@@ -213,6 +231,8 @@ generator = torch.Generator(device="cuda").manual_seed(1)
 assert isinstance(generator, torch.Generator) and isinstance(torch.default_generator, torch.Generator)
 assert torch.equal(torch.rand(2, generator=generator, device="cuda"), torch.rand(2, generator=torch.Generator().manual_seed(1)))
 torch.set_default_device("cuda")
+assert (torch.ones(2) + x).tolist() == [2.0, 3.0]
+torch.set_default_device(device="cuda")
 assert (torch.ones(2) + x).tolist() == [2.0, 3.0]
 torch.set_default_device(None)
 torch.set_default_tensor_type("torch.cuda.DoubleTensor")
