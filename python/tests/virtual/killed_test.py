@@ -46,6 +46,11 @@ def wait_until(condition: Callable[[], bool]) -> bool:
     return condition()
 
 
+def numbers_in(name: str) -> set[int]:
+    """Whole words of digits. Names of semaphores are random, and other programs' may hold any."""
+    return set() if name.startswith("sem.") else set(map(int, re.findall(r"(?<![0-9a-z])\d+(?![0-9a-z])", name)))
+
+
 class Job:
     def __init__(self, process: subprocess.Popen[str], scratch: Path) -> None:
         self.process = process
@@ -65,7 +70,7 @@ class Job:
     def left(self) -> list[str]:
         """What is left of it."""
         running = [f"process {pid}" for pid in self.pids if is_running(pid)]
-        shared = [name for name in os.listdir("/dev/shm") if any(str(pid) in name for pid in self.pids)]
+        shared = [name for name in os.listdir("/dev/shm") if self.pids & numbers_in(name)]
         return [*running, *shared, *(path.name for path in self.scratch.iterdir())]
 
 
@@ -78,7 +83,8 @@ def running(folder: Path, *given: str) -> Iterator[Job]:
     process = subprocess.Popen(
         [sys.executable, "-m", "lockstep", "torchrun", "--nproc-per-node", str(RANKS), *given, str(script)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-        env=dict(os.environ, OMP_NUM_THREADS="1", TMPDIR=str(scratch)))
+        # PyTorch keeps its cache of compiled code, on purpose.
+        env=dict(os.environ, OMP_NUM_THREADS="1", TMPDIR=str(scratch), TORCHINDUCTOR_CACHE_DIR=str(folder / "compiled")))
     job = None
     try:
         job = Job(process, scratch)
@@ -114,6 +120,11 @@ def test_it_is_interrupted(number: signal.Signals, code: int, tmp_path: Path) ->
         assert job.process.returncode == code, errors
         assert "INTERRUPTED" in errors and "Traceback" not in errors, errors
         assert wait_until(lambda: not job.left()), job.left()
+
+
+def test_shared_memory_is_known_by_a_whole_number() -> None:
+    assert numbers_in("torch_551_3298_0") == {551, 3298, 0}
+    assert not numbers_in("torch_z5516y") | numbers_in("sem.mp-551_x")
 
 
 def test_what_is_left_would_be_noticed(tmp_path: Path) -> None:

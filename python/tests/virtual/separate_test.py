@@ -1,10 +1,12 @@
 """Ranks with an interpreter of their own: what depends on the order of sets of strings shows."""
 from __future__ import annotations
 
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from lockstep.virtual import launch, rank, separate
 from virtual_job import SCRIPTS, lines_of, printed, run_virtual
 
@@ -56,8 +58,17 @@ def test_forks_of_one_interpreter_do_not_show_it(tmp_path: Path) -> None:
     assert lines_of(outcome, "alike") == ["alike True"]
 
 
-def test_a_job_ends_in_the_same_state_whether_its_ranks_are_forked_or_not() -> None:
+def without_test_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Forks of this process have its modules, and the recorder reads a program's variables: tests are no program."""
+    tests = str(SCRIPTS.parent)
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None)).startswith(tests):
+            monkeypatch.delitem(sys.modules, name)
+
+
+def test_a_job_ends_in_the_same_state_whether_its_ranks_are_forked_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clean script trains with DDP and prints nothing of an order: the laws hold, and the events are equal."""
+    without_test_modules(monkeypatch)
     events = []
     for mode in ((), ("--separate",)):
         with tempfile.TemporaryDirectory() as folder:
