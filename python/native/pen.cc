@@ -192,6 +192,18 @@ void Pen::write_data(DataEvent data, std::span<const TensorView> tensors, std::i
   write(data, wrapper);
 }
 
+void Pen::write_input(NameId argument,
+                      const TensorView& tensor,
+                      std::int64_t n_rows,
+                      std::int32_t wrapper) {
+  LOCKSTEP_CHECK(n_rows > 0 && tensor.n_elems % n_rows == 0, "rows have equally many elements");
+  const std::int64_t n_each = tensor.n_elems / n_rows;
+  std::vector<std::uint64_t> rows(static_cast<std::size_t>(n_rows));
+  digest_rows(tensor.data, n_each * size_of(tensor.dtype), rows);
+  write(InputEvent{.argument = argument, .dtype = tensor.dtype, .n_elems = n_each, .rows = rows},
+        wrapper);
+}
+
 void Pen::write_states(const StateEvent& state,
                        std::span<const TensorView> tensors,
                        std::int32_t wrapper) {

@@ -87,6 +87,11 @@ class Pen {
 
   /// What a rank reads: these tensors together. `source`: as in DataEvent.
   void write_data(DataEvent data, std::span<const TensorView> tensors, std::int32_t wrapper);
+  /// What a forward was given: `n_rows` of equally many elements, in the host's memory.
+  void write_input(NameId argument,
+                   const TensorView& tensor,
+                   std::int64_t n_rows,
+                   std::int32_t wrapper);
 
   // -- collectives
   /// Records the call and flushes. Returns: a ticket for complete().

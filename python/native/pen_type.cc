@@ -194,6 +194,14 @@ PyObject* data(PenState& state, const Arguments& arguments) {
   return none();
 }
 
+PyObject* input(PenState& state, const Arguments& arguments) {
+  std::vector<Owned> copies;
+  const TensorView values = state.reader.view(arguments.object(2), copies);
+  state.pen.write_input(
+      state.pen.name(arguments.text(1)), values, arguments.integer(3), arguments.small(0));
+  return none();
+}
+
 PyObject* epoch(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
   const TensorView order = state.reader.view(arguments.object(3), copies);
@@ -393,6 +401,7 @@ std::vector<PyMethodDef> all_methods() {
       method<sample, 3>("sample"),
       method<sample_at, 7>("sample_at"),
       method<data, 5>("data"),
+      method<input, 4>("input"),
       method<epoch, 10>("epoch"),
       method<group, 2>("group"),
       method<posted, 16>("posted"),

@@ -18,7 +18,7 @@ bool is_left_out(const EventBody& body) {
   return std::holds_alternative<ValueEvent>(body) || std::holds_alternative<FaultEvent>(body) ||
          std::holds_alternative<LogEvent>(body) || std::holds_alternative<EnvironmentEvent>(body) ||
          std::holds_alternative<ExchangeEvent>(body) || std::holds_alternative<LoneEvent>(body) ||
-         std::holds_alternative<DataEvent>(body);
+         std::holds_alternative<DataEvent>(body) || std::holds_alternative<InputEvent>(body);
 }
 
 bool is_completion(const EventBody& body) {

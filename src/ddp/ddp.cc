@@ -404,6 +404,10 @@ void Ddp::after_forward(std::span<Variable* const> outputs) {
   impl_->lend_views();
 }
 
+void Ddp::record_input(const Variable& input) {
+  if (impl_->trace_) impl_->trace_->record_input(input);
+}
+
 Variable Ddp::cast_input(const Variable& input) const {
   if (!impl_->mixed_ || !is_floating(input.data().dtype())) return input;
   return cast(input, impl_->mixed_->options().param_dtype);

@@ -94,6 +94,7 @@ class Ddp : public Joinable {
   /// What the model's forward gets for a variable that it is called with: under mixed precision
   /// floating-point ones become narrow.
   Variable cast_input(const Variable& input) const;
+  void record_input(const Variable& input);
 
   /// Communicates buckets by `hook` instead of averaging them. Once in a wrapper's lifetime.
   /// Requires: the hook outlives the wrapper.
@@ -177,6 +178,7 @@ class DistributedDataParallel : public Ddp {
   template <typename... Args>
   auto operator()(Args&&... args) {
     before_forward(model_->is_training());
+    (note(args), ...);  // In their order, in which arguments of a call need not be made.
     auto result = model_->forward(argument(std::forward<Args>(args))...);
     if constexpr (std::is_same_v<decltype(result), Variable>) {
       return after_forward(std::move(result));
@@ -202,6 +204,11 @@ class DistributedDataParallel : public Ddp {
       state.modules = model.descriptions();
     }
     return state;
+  }
+
+  template <typename T>
+  void note(const T& value) {
+    if constexpr (std::is_same_v<T, Variable>) record_input(value);
   }
 
   template <typename T>

@@ -70,6 +70,7 @@ WrapperTrace::WrapperTrace(Runtime& runtime, const WrappedState& state)
       buffers_(&runtime.pool()),
       shared_(&runtime.pool()),
       before_(&runtime.pool()),
+      inputs_(*recorder_, wrapper_),
       schema_(schema_of(state, runtime.pool())),
       modules_(recorder_->names().intern(state.modules)),
       n_exceptions_(std::uncaught_exceptions()),
@@ -152,6 +153,7 @@ void WrapperTrace::record_hook(const CommHookEvent& event) { recorder_->record(e
 void WrapperTrace::record_forward(ForwardEvent event, const Runtime& runtime) {
   event.autocast = autocast_type(runtime);
   recorder_->record(event, wrapper_);
+  inputs_.begin(event.training && event.grad);
 }
 
 void WrapperTrace::record_found() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "lockstep/autograd/variable.h"
+#include "lockstep/ddp/input_rows.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep {
@@ -52,6 +53,10 @@ class WrapperTrace final : public StateSource {
 
   /// `event` with the type that autocast of this rank is in.
   void record_forward(ForwardEvent event, const Runtime& runtime);
+
+  /// The next argument of the forward that was recorded last.
+  void record_input(const Variable& input) { inputs_.record(input); }
+
   void record_hook(const CommHookEvent& event);
   /// Parameters that something has written since they were last recorded, if any.
   void record_found();
@@ -73,6 +78,8 @@ class WrapperTrace final : public StateSource {
 
   bool is_apart() const override { return alone_; }
 
+  void record_target(const Tensor& target) override { inputs_.record_target(target); }
+
  private:
   /// Names them, too.
   LayoutId layout_of(std::span<const NamedVariable> variables);
@@ -92,6 +99,7 @@ class WrapperTrace final : public StateSource {
   std::pmr::vector<Variable> buffers_;
   std::pmr::vector<Variable> shared_;       // Those that ranks do not write apart.
   std::pmr::vector<std::uint64_t> before_;  // Their digests before a broadcast.
+  InputRows inputs_;
   std::uint64_t schema_;
   NameId modules_;
   int n_exceptions_;  // In flight when it began.

@@ -111,6 +111,8 @@ void note(const Tensor& out, const LossInputs& in, const LossTerms& terms, bool 
                              .n_rows = shape.n_dims() == 0 ? 1 : shape[0],
                              .grad = grad},
                    recorder->current_wrapper());
+  StateSource* const model = recorder->source(recorder->current_wrapper());
+  if (grad && model != nullptr) model->record_target(in.target);
 }
 
 template <LossBackward kBackward>

@@ -1,6 +1,8 @@
 #include "lockstep/tensor/digest.h"
 
+#include <algorithm>
 #include <bit>
+#include <cstddef>
 #include <cstring>
 #include <type_traits>
 
@@ -109,6 +111,25 @@ std::uint64_t sm64_canonical(const void* data,
       return canonical(data, n_elems, kBF16, base);
     default:
       return sm64(data, n_elems, dtype, base);
+  }
+}
+
+void digest_rows(const void* data, std::int64_t row_bytes, std::span<std::uint64_t> digests) {
+  constexpr std::int64_t kWord = sizeof(std::uint64_t);
+  const auto* row = static_cast<const std::byte*>(data);
+  const auto n_left = static_cast<std::size_t>(row_bytes % kWord);
+  for (std::uint64_t& digest : digests) {
+    std::uint64_t mixed = static_cast<std::uint64_t>(row_bytes);
+    std::int64_t at = 0;
+    for (; at + kWord <= row_bytes; at += kWord) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, row + at, kWord);
+      mixed = mix64(mixed ^ word);
+    }
+    std::uint64_t last = 0;
+    if (n_left > 0) std::memcpy(&last, row + at, n_left);
+    digest = n_left > 0 ? mix64(mixed ^ last) : mixed;
+    row += row_bytes;
   }
 }
 

@@ -79,6 +79,8 @@ struct KindOf {
   EventKind operator()(const DataEvent&) const { return EventKind::kData; }
 
   EventKind operator()(const TrainingEvent&) const { return EventKind::kTraining; }
+
+  EventKind operator()(const InputEvent&) const { return EventKind::kInput; }
 };
 
 }  // namespace

@@ -331,6 +331,17 @@ struct DataEvent {
   std::uint64_t digest = 0;
 };
 
+/// The rows of a tensor that a forward was given to train on, or that its loss compares the output with: what they hold,
+/// where neither a sampler nor a loader says which samples these are.
+struct InputEvent {
+  NameId argument = kNoName;  ///< Of the forward: its place, "1", "2", ..., or kTargetArgument.
+  DType dtype = DType::kF32;
+  std::int64_t n_elems = 0;                  ///< Of a row.
+  std::span<const std::uint64_t> rows = {};  ///< A digest of each, in their order (digest_rows).
+};
+
+inline constexpr std::string_view kTargetArgument = "target";
+
 /// A communication hook took the place of the wrapper's reduction.
 struct CommHookEvent {
   HookEffect effect = HookEffect::kMean;
@@ -409,7 +420,8 @@ using EventBody = std::variant<WrapEvent,
                                ExchangeEvent,
                                LoneEvent,
                                TrainingEvent,
-                               DataEvent>;
+                               DataEvent,
+                               InputEvent>;
 
 /// One event of one rank.
 struct Event {

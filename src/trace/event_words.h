@@ -49,16 +49,17 @@ enum class EventKind : std::uint8_t {
   kLone,
   kTraining,
   kData,
+  kInput,
 };
 template <>
-inline constexpr WordTable<38> kWords<EventKind> = {
+inline constexpr WordTable<39> kWords<EventKind> = {
     "wrap",      "forward",       "backward",      "batch",     "grad",       "param",
     "buffer",    "optimizer",     "auxiliary",     "step",      "collective", "bucket",
     "sample",    "epoch",         "phase",         "metric",    "decision",   "fault",
     "log",       "value",         "end",           "snapshot",  "rng",        "touch",
     "group",     "environment",   "loss",          "clip",      "options",    "outer_step",
     "zero_grad", "buffer_policy", "configuration", "comm_hook", "exchange",   "lone",
-    "training",  "data"};
+    "training",  "data",          "input"};
 
 /// Where a gradient was looked at. In one backward kInc is recorded before kPre and kPost: what
 /// comes after kPost counts as not reduced.

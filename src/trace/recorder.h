@@ -73,6 +73,9 @@ class StateSource {
                        std::span<const Tensor* const> tensors) const = 0;
   /// Whether the last step was one that a rank takes alone.
   virtual bool is_apart() const = 0;
+
+  /// A loss from which a backward may start compares what the last forward made with this.
+  virtual void record_target(const Tensor& /*target*/) {}
 };
 
 /// Follows what a program does by itself with gradients that no wrapper reduces.

@@ -76,7 +76,15 @@ LayoutId any_layout(EventStream& stream) {
 }
 
 void add_any_of_a_job(EventStream& stream, std::int32_t rank) {
-  switch (*rc::gen::inRange(0, 11)) {
+  switch (*rc::gen::inRange(0, 12)) {
+    case 11: {
+      const auto rows = any_list<std::uint64_t>(*rc::gen::inRange<std::size_t>(0, 4));
+      return stream.add(rank,
+                        InputEvent{.argument = any_name(stream),
+                                   .dtype = DType::kF64,
+                                   .n_elems = *rc::gen::arbitrary<std::int64_t>(),
+                                   .rows = rows});
+    }
     case 10:
       return stream.add(rank, TrainingEvent{.number = *rc::gen::arbitrary<std::int32_t>()});
     case 8:

@@ -103,5 +103,23 @@ TEST(DigestTest, TheCanonicalFormHasOneZeroAndOneNan) {
   EXPECT_EQ(sm64_canonical(strange.data(), 3, DType::kI32), sm64(strange.data(), 3, DType::kI32));
 }
 
+// By hand: two rows of eleven bytes are two words each, the second filled up with five zeros.
+TEST(DigestTest, ARowIsMixedWordByWord) {
+  const std::string_view bytes = "abcdefghijkABCDEFGHIJK";
+  std::array<std::uint64_t, 2> rows{};
+  digest_rows(bytes.data(), 11, rows);
+  EXPECT_EQ(rows[0], mix64(mix64(11 ^ 0x6867666564636261) ^ 0x6B6A69));
+  EXPECT_EQ(rows[1], mix64(mix64(11 ^ 0x4847464544434241) ^ 0x4B4A49));
+}
+
+TEST(DigestTest, RowsOfZerosDifferByTheirLength) {
+  const std::array<std::uint64_t, 2> zeros{};
+  std::array<std::uint64_t, 1> one{};
+  std::array<std::uint64_t, 1> two{};
+  digest_rows(zeros.data(), 8, one);
+  digest_rows(zeros.data(), 16, two);
+  EXPECT_NE(one, two);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -26,6 +26,7 @@ never which version it is:
     own_orders.py  ... and those of the program's own that have an epoch
     data_sets.py  which data set a sample belongs to
     data_read.py  the values of batches that nothing divides among the ranks
+    input_rows.py  rows that forwards are given
     stream_epochs.py  streams whose epoch does not reach the workers
     kept_batches.py  batches that are trained on again
     numberings.py  tables by which the program numbers words, ...

@@ -108,6 +108,8 @@ def write_loss(recorder: Recorder, roots: Any, seeded: bool) -> None:
         n_terms = int(denominator_of(mean, _REDUCTIONS.get(getattr(mean, "_saved_reduction", -1), LossReduction.GIVEN)))
         denominator = n_terms * divisor
     wrapper = recorder.current.wrapper
+    if wrapper in recorder.input_rows:
+        recorder.input_rows[wrapper].write_target(mean)
     recorder.n_losses[wrapper] += 1
     graph = operations_of(root.grad_fn) if recorder.n_losses[wrapper] <= MOST_GRAPHS else ""
     recorder.pen.loss(wrapper, name, reduction, value, denominator, n_terms, 0, graph)

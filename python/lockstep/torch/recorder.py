@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lockstep.torch.exchanges import Exchanges
     from lockstep.torch.groups import Groups
     from lockstep.torch.in_flight import InFlight
+    from lockstep.torch.input_rows import InputRows
     from lockstep.torch.patches import Patches
     from lockstep.torch.samplers import Samplers
     from lockstep.torch.schedules import Schedules
@@ -92,6 +93,7 @@ class Recorder:
         self.schedules: Schedules | None = None
         self.sharded: Sharded | None = None
         self.wrapping: Wrapping
+        self.input_rows: dict[int, InputRows] = {}  # By wrapper.
         self.n_losses: Counter[int] = Counter()  # By wrapper.
         self.n_weighted: Counter[int] = Counter()  # Losses with weights of classes, by wrapper.
         self.loaded: WeakSet[torch.nn.Module] = WeakSet()  # Modules that a state was loaded into, with their parts.

@@ -22,6 +22,7 @@ from lockstep.torch.described import descriptions
 from lockstep.torch.entry import SEAM, Entry
 from lockstep.torch.frozen_modules import write_drawn
 from lockstep.torch.gradients import Gradients
+from lockstep.torch.input_rows import InputRows
 from lockstep.torch.looking import Look
 from lockstep.torch.recorder import FORWARD, INIT, Place
 from lockstep.torch.replaced_buffers import ReplacedBuffers
@@ -71,6 +72,7 @@ class Wrapper:
         self.looks = True  # This window is looked at.
         self.group = 0  # The number of its group, 0 = the world.
         self.began = 0  # The synchronising forward that this window began with.
+        self.inputs = recorder.input_rows[index] = InputRows(recorder, index)
         self.gradients = Gradients(self)
         self.replaced = ReplacedBuffers(self)
 
@@ -202,6 +204,7 @@ class Wrapper:
         if module.training and self.looks:
             self.write_states(StateKind.BUFFER, StatePoint.FORWARD, self.buffers)
         pen.forward(self.index, self.through, syncs, module.training, grad, word_for(self.all))
+        self.inputs.write(recorder.batches.inputs, trains)
         if grad:
             self.reduces = syncs
         recorder.batches.consumed(self, trains)

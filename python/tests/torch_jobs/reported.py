@@ -55,6 +55,10 @@ ROWS = {
     "fsdp_clipped_apart": Row(Expected("norm-true", "clip-own-part", 0, (0, 1), field="factor")),
     # Each rank may be meant to have its own.
     "targets_drawn_apart": Row(None, advice="A-drawn-apart"),
+    # Samples and noise may be shared on purpose.
+    "order_of_its_own": Row(None, advice="A-rows-shared"),
+    "place_in_the_node": Row(None, advice="A-rows-shared", ranks=4),
+    "noise_of_one_seed": Row(None, advice="A-same-inputs"),
     # A rank may hold parameters of its own on purpose.
     "backbone_outside": Row(None, advice="A-unwrapped"),
     "buffer_overwritten_by_0": Row(

@@ -59,7 +59,7 @@ def test_forks_of_one_interpreter_do_not_show_it(tmp_path: Path) -> None:
 
 
 def without_test_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Forks of this process have its modules, and the recorder reads a program's variables: tests are no program."""
+    """Forks of this process have its modules, and the recorder reads what a program's variables hold."""
     tests = str(SCRIPTS.parent)
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None)).startswith(tests):

@@ -26,29 +26,37 @@ std::string with_split(NameId split, const NameTable& names, std::string text) {
 void DataRead::on_event(const Event& event) {
   if (const auto* wrap = std::get_if<WrapEvent>(&event.body))
     return wrappers_.on_wrap(event, *wrap);
-  if (const auto* samples = std::get_if<SampleEvent>(&event.body))
+  if (const auto* input = std::get_if<InputEvent>(&event.body))
+    return shared_rows_.add(event, *input);
+  if (const auto* samples = std::get_if<SampleEvent>(&event.body)) {
+    shared_rows_.add_source({event.at.attempt, samples->split});
     return on_samples(event, *samples);
+  }
   const auto* data = std::get_if<DataEvent>(&event.body);
   if (data == nullptr || data->digest == 0) return;
   if (data->part == DataPart::kDrawn || data->part == DataPart::kFrozen) return;  // Of models.
   if (data->part == DataPart::kVocabulary || data->part == DataPart::kNumbering)
     return numberings_.add(event, *data);  // Says nothing of samples: nothing is checked.
-  const SplitPlace place{event.at.attempt, data->split};
+  on_data(event, *data);
+}
+
+void DataRead::on_data(const Event& event, const DataEvent& data) {
+  const SplitPlace place{event.at.attempt, data.split};
+  shared_rows_.add_source(place);
   const std::int32_t rank = to_int(event.rank);
   ++n_checked_;
-  if (data->part == DataPart::kRows) return rows_.on_pass(event, *data);
-  if (data->part != DataPart::kBatch && data->part != DataPart::kSet)
-    return held_.add(event, *data);
+  if (data.part == DataPart::kRows) return rows_.on_pass(event, data);
+  if (data.part != DataPart::kBatch && data.part != DataPart::kSet) return held_.add(event, data);
   // Only where the gradients of all ranks are averaged: others may share out one model.
   const WrapEvent* const wrap = wrappers_.find(wrapper_of(event.at));
   if (wrap == nullptr || wrap->group != 0 || wrap->n_ranks < 2) return;
-  if (data->part == DataPart::kSet) return on_pass(event, *data, wrap->n_ranks);
+  if (data.part == DataPart::kSet) return on_pass(event, data, wrap->n_ranks);
   Batches& batches = batches_[place][rank];
   if (batches.digests.empty()) {
-    batches.source = data->source;
+    batches.source = data.source;
     batches.step = event.at.opt;
   }
-  batches.digests.push_back(data->digest);
+  batches.digests.push_back(data.digest);
 }
 
 void DataRead::on_pass(const Event& event, const DataEvent& data, std::int32_t n_ranks) {
@@ -252,8 +260,11 @@ std::optional<Advice> DataRead::batches_repeat(const SplitPlace& place,
                      "on purpose")};
 }
 
-std::vector<Advice> DataRead::advice(const NameTable& names) const {
+std::vector<Advice> DataRead::advice(const Worlds& worlds,
+                                     const NameTable& names,
+                                     bool found) const {
   std::vector<Advice> advice = later_.advice(names);
+  if (!found && advice.empty()) advice = shared_rows_.advice(wrappers_, worlds, names);
   if (std::optional<Advice> divided_twice = held_.advice(names))
     advice.push_back(*std::move(divided_twice));
   if (std::optional<Advice> numbered_apart = numberings_.advice(names))

@@ -9,6 +9,7 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/finding.h"
+#include "lockstep/laws/rules/detail/rows/shared_rows.h"
 #include "lockstep/laws/rules/detail/samples/batch_repeats.h"
 #include "lockstep/laws/rules/detail/samples/divided_rows.h"
 #include "lockstep/laws/rules/detail/samples/held_sets.h"
@@ -34,8 +35,8 @@ class DataRead {
   /// At most one per way of reading and split. `worlds`: how many ranks there are.
   std::vector<Finding> findings(const Worlds& worlds, const NameTable& names) const;
 
-  /// On what may be meant.
-  std::vector<Advice> advice(const NameTable& names) const;
+  /// On what may be meant. `found`: findings say how the data are divided.
+  std::vector<Advice> advice(const Worlds& worlds, const NameTable& names, bool found) const;
 
   std::int64_t n_checked() const { return n_checked_; }
 
@@ -61,6 +62,7 @@ class DataRead {
 
   using PassesByRank = std::map<std::int32_t, FirstPass>;
 
+  void on_data(const Event& event, const DataEvent& data);
   void on_pass(const Event& event, const DataEvent& data, std::int32_t n_ranks);
   void on_samples(const Event& event, const SampleEvent& samples);
   enum class Sharing : std::uint8_t;
@@ -88,6 +90,7 @@ class DataRead {
   HeldSets held_;
   DividedRows rows_;
   Numberings numberings_;
+  SharedRows shared_rows_;
   std::map<SplitPlace, BatchesByRank> batches_;
   std::map<SplitPlace, PassesByRank> passes_;
   std::int64_t n_checked_ = 0;

@@ -23,7 +23,7 @@ class SamplesCovered final : public Law {
   const LawInfo& info() const override { return *find_law(kSamplesCovered); }
 
   EventKinds reads() const override {
-    return kinds_of<EpochEvent, SampleEvent, EnvironmentEvent, DataEvent, WrapEvent>();
+    return kinds_of<EpochEvent, SampleEvent, EnvironmentEvent, DataEvent, InputEvent, WrapEvent>();
   }
 
   void require(RecordOptions& options) const override { options.samples = true; }
@@ -54,11 +54,12 @@ class SamplesCovered final : public Law {
     for (Finding& finding : findings_) {
       if (leaks && finding.cause == Cause::kNone) finding.cause = Cause::kSplitLeak;
     }
+    const bool found = !findings_.empty();
     LawResult result = conclude(kSamplesCovered,
                                 std::move(findings_),
                                 n_checked_ + data_.n_checked(),
                                 "epoch and sample events of a sampler without replacement");
-    result.advice = data_.advice(names);
+    result.advice = data_.advice(worlds_, names, found);
     return result;
   }
 

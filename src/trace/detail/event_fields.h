@@ -106,6 +106,11 @@ void visit_data_fields(Visitor& visit, Body& event) {
     visit.name("split", event.split);
     visit.name("source", event.source);
     visit.word("digest", event.digest);
+  } else if constexpr (Is<Body, InputEvent>) {
+    visit.name("argument", event.argument);
+    visit.choice("dtype", event.dtype);
+    visit.integer("n_elems", event.n_elems);
+    visit.words("rows", event.rows);
   } else if constexpr (Is<Body, RngEvent>) {
     visit.name("stream", event.stream);
     visit.flag("shared", event.shared);

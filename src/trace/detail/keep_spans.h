@@ -44,6 +44,8 @@ class SpanKeeper {
 
   void operator()(OptimizerEvent& event) { copy(event.values); }
 
+  void operator()(InputEvent& event) { copy(event.rows); }
+
   void operator()(LoneEvent& event) {
     copy(event.digests);
     copy(event.sketches);

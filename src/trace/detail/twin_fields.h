@@ -179,6 +179,10 @@ inline bool same_subject(const LoneEvent& left, const LoneEvent& right) {
   return left.point == right.point && left.layout == right.layout;
 }
 
+inline bool same_subject(const InputEvent& left, const InputEvent& right) {
+  return left.argument == right.argument;
+}
+
 inline bool same_subject(const CollectiveEvent& left, const CollectiveEvent& right) {
   return left.phase == right.phase;
 }

@@ -42,6 +42,7 @@ std::vector<Bug> gradient_bugs();
 std::vector<Bug> call_bugs();
 std::vector<Bug> state_bugs();
 std::vector<Bug> data_bugs();
+std::vector<Bug> input_bugs();
 std::vector<Bug> script_bugs();
 std::vector<Bug> loop_bugs();
 

@@ -24,8 +24,14 @@ constexpr std::string_view kContract = "contract";
 
 std::vector<Bug> all_bugs() {
   std::vector<Bug> all;
-  for (const auto& list :
-       {start_bugs, gradient_bugs, call_bugs, state_bugs, data_bugs, script_bugs, loop_bugs}) {
+  for (const auto& list : {start_bugs,
+                           gradient_bugs,
+                           call_bugs,
+                           state_bugs,
+                           data_bugs,
+                           input_bugs,
+                           script_bugs,
+                           loop_bugs}) {
     const std::vector<Bug> some = list();
     all.insert(all.end(), some.begin(), some.end());
   }
@@ -183,7 +189,7 @@ TEST(BugProgramTest, EachOfTheLastFourLawsHasABugThatNoOtherLawSees) {
   EXPECT_EQ(laws_broken_by("optimizer-stale"), Laws{"trained-set"});
 }
 
-TEST(BugProgramTest, AllRowsAreHere) { EXPECT_EQ(all_bugs().size(), 58U); }
+TEST(BugProgramTest, AllRowsAreHere) { EXPECT_EQ(all_bugs().size(), 61U); }
 
 TEST_P(BugProgramTest, TheRepairedTwinIsQuietUnderTwentySchedules) {
   const Bug& bug = GetParam();

@@ -1,0 +1,119 @@
+// Rows that programs pick or draw by themselves, without a sampler that would say which ones they are.
+#include <algorithm>
+#include <numeric>
+#include <span>
+
+#include "lockstep/ddp.h"
+#include "lockstep/optim.h"
+#include "lockstep/random/normal.h"
+#include "lockstep/random/permutation.h"
+
+#include "tests/programs/bugs/bug.h"
+#include "tests/programs/training.h"
+
+namespace lockstep::programs {
+
+namespace {
+
+using Samples = std::vector<std::int64_t>;
+
+constexpr std::int64_t kSize = 96;
+constexpr std::int64_t kBatch = 4;
+constexpr std::int64_t kColumns = 4;
+
+/// One of the rank's own.
+std::uint64_t seed_of(RankContext& rank) { return 7 + static_cast<std::uint64_t>(rank.rank()); }
+
+/// Numbers that a generator draws.
+Tensor drawn(RankContext& rank, Generator& generator, std::int64_t rows) {
+  const Tensor values = Tensor::empty(rank.runtime(), {rows, kColumns}, DType::kF32);
+  normal(generator, values.write_span<float>());
+  return values;
+}
+
+/// Every n-th of them, from `first` on.
+Samples every(const Samples& samples, std::int64_t n, std::int64_t first) {
+  Samples own;
+  for (std::int64_t i = first; i < std::ssize(samples); i += n)
+    own.push_back(samples[static_cast<std::size_t>(i)]);
+  return own;
+}
+
+/// A pass over these samples of a data set that is the same on every rank: each is to have the sum of its row.
+template <typename Ddp>
+void train_on(RankContext& rank, Ddp& ddp, optim::Sgd& optimizer, const Samples& own) {
+  Generator of_data(3);
+  const Tensor all = drawn(rank, of_data, kSize);
+  for (std::size_t first = 0; first < own.size(); first += kBatch) {
+    const Tensor x = Tensor::empty(rank.runtime(), {kBatch, kColumns}, DType::kF32);
+    const Tensor y = Tensor::empty(rank.runtime(), {kBatch, 1}, DType::kF32);
+    for (std::int64_t i = 0; i < kBatch; ++i) {
+      const std::span<const float> row = all.read_span<float>().subspan(
+          static_cast<std::size_t>(own[first + static_cast<std::size_t>(i)] * kColumns), kColumns);
+      std::ranges::copy(row, x.write_span<float>().begin() + i * kColumns);
+      y.write_span<float>()[static_cast<std::size_t>(i)] =
+          std::accumulate(row.begin(), row.end(), 0.0F);
+    }
+    train_step(ddp, optimizer, {Variable(x), y});
+  }
+}
+
+// Each rank takes its part of an order that it shuffles by a seed of its own: parts overlap.
+void order_of_its_own(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  Generator shuffle(form.fixed ? 7 : seed_of(rank));
+  for (int epoch = 0; epoch < 3; ++epoch)
+    train_on(rank, ddp, optimizer, every(randperm(shuffle, kSize), rank.world_size(), rank.rank()));
+}
+
+// Two nodes of two ranks: each rank takes its part by its place in the node.
+void place_in_the_node(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  Generator shuffle(7);
+  const std::int64_t n = form.fixed ? rank.world_size() : 2;
+  train_on(rank, ddp, optimizer, every(randperm(shuffle, kSize), n, rank.rank() % n));
+}
+
+// Two linear layers that learn which noise was added to rows. All ranks draw it by one seed.
+void noise_of_one_seed(RankContext& rank, Form form) {
+  Generator init(1);
+  nn::Sequential model(rank.runtime());
+  model.append<nn::Linear>(kColumns, 8, nn::LinearOptions{}, init);
+  model.append<nn::ReLU>();
+  model.append<nn::Linear>(8, kColumns, nn::LinearOptions{}, init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  Generator of_noise(form.fixed ? seed_of(rank) : 7);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Tensor noise = drawn(rank, of_noise, kBatch);
+    const Variable noised = add(batch_of(rank, step).x, Variable(noise));
+    optimizer.zero_grad();
+    mse_loss(ddp(noised), noise).backward();
+    optimizer.step();
+  }
+}
+
+}  // namespace
+
+std::vector<Bug> input_bugs() {
+  return {
+      {.id = "order-of-its-own",
+       .program = order_of_its_own,
+       .expected = {.law = "A-rows-shared", .says = "have been read by another rank"}},
+      {.id = "place-in-the-node",
+       .ranks = 4,
+       .program = place_in_the_node,
+       .expected = {.law = "A-rows-shared", .says = "ranks 0, 2 are given the same rows"}},
+      {.id = "noise-of-one-seed",
+       .program = noise_of_one_seed,
+       .expected = {.law = "A-same-inputs", .says = "the targets of the loss of wrapper 0"}},
+  };
+}
+
+}  // namespace lockstep::programs
