@@ -213,6 +213,22 @@ TEST(SharedRowsTest, GroupsThatTrainApartMayReadTheSame) {
               IsEmpty());
 }
 
+TEST(SharedRowsTest, InALargeWorldTheFirstRanksSpeakForAll) {
+  std::vector<Rows> parts(70);
+  for (unsigned rank = 0; rank < 64; ++rank) parts[rank] = order(rank);
+  ASSERT_EQ(GivenRows(70).pass(parts).advice().size(), 1U);
+  parts[63].clear();
+  EXPECT_THAT(GivenRows(70).pass(parts).advice(), IsEmpty()) << "not all of them have been seen";
+}
+
+TEST(SharedRowsTest, RanksAreComparedAsFarAsAllOfThemCame) {
+  std::vector<Rows> parts = {order(1), order(2, 4)};
+  EXPECT_THAT(GivenRows().pass(parts).advice(), IsEmpty());
+  parts = {part(1, 0, 2), part(1, 1, 2)};
+  parts[0].insert(parts[0].end(), parts[1].begin(), parts[1].end());
+  EXPECT_THAT(GivenRows().pass(parts).advice(), IsEmpty()) << "rank 0 goes on alone";
+}
+
 TEST(SharedRowsTest, NoiseThatIsTheSameOnAllRanksIsAdvised) {
   const std::vector<Advice> advice = GivenRows()
                                          .to(0)

@@ -57,8 +57,7 @@ std::optional<Forwards> SharedRows::forwards_of(const Place& place,
                                                 const Worlds& worlds) {
   const WrapEvent* const wrap = wrappers.find(place.wrapper);
   const std::int32_t n_ranks = worlds.of(place.wrapper.attempt);
-  if (wrap == nullptr || wrap->group != 0 || wrap->n_ranks < 2 || wrap->n_ranks != n_ranks)
-    return std::nullopt;
+  if (wrap == nullptr || wrap->group != 0 || wrap->n_ranks != n_ranks) return std::nullopt;
   if (std::ssize(by_rank) < std::min(n_ranks, kMostRanks)) return std::nullopt;
   Forwards forwards{.by_rank = {}, .n = by_rank.begin()->second.forwards.size()};
   for (const auto& [rank, own] : by_rank) {
@@ -131,7 +130,7 @@ bool SharedRows::differs(const Forwards& forwards) {
   for (std::size_t at = 0; at < forwards.n; ++at) {
     if (!are_alike(forwards, at)) ++n_different;
   }
-  return 2 * n_different >= forwards.n && n_different > 0;
+  return 2 * n_different >= forwards.n;
 }
 
 bool SharedRows::has_source(std::int32_t attempt, const NameTable& names) const {
