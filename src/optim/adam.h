@@ -13,7 +13,7 @@ struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  double weight_decay = 0.0;  ///< Adam: part of the gradient. AdamW: shrinks the parameter first.
+  double weight_decay = 0.0;  ///< Part of the gradient.
   bool amsgrad = false;
   bool maximize = false;
   Compat compat = Compat::kTorch1;
@@ -49,19 +49,40 @@ class Adam : public Optimizer {
   bool decoupled_;
 };
 
+/// PyTorch's arguments, by their names. A type of its own because the decay has another default.
+struct AdamWOptions {
+  double lr = 1e-3;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 1e-2;  ///< Shrinks the parameter before the step.
+  bool amsgrad = false;
+  bool maximize = false;
+  Compat compat = Compat::kTorch1;
+};
+
 /// Adam with decoupled decay: the parameter is multiplied by 1 - lr * weight_decay first.
-/// PyTorch's default weight_decay is 1e-2: see adamw_defaults().
 ///
 /// Source: torch.optim.AdamW; Loshchilov and Hutter, ICLR 2019.
 class AdamW final : public Adam {
  public:
-  AdamW(std::vector<ParamGroup> groups, const AdamOptions& options)
-      : Adam(std::move(groups), options, true) {}
+  AdamW(std::vector<ParamGroup> groups, const AdamWOptions& options)
+      : Adam(std::move(groups), as_adam(options), true) {}
 
-  AdamW(std::vector<Variable> parameters, const AdamOptions& options)
-      : Adam(one_group(std::move(parameters)), options, true) {}
+  AdamW(std::vector<Variable> parameters, const AdamWOptions& options)
+      : Adam(one_group(std::move(parameters)), as_adam(options), true) {}
+
+ private:
+  static AdamOptions as_adam(const AdamWOptions& options) {
+    return {.lr = options.lr,
+            .beta1 = options.beta1,
+            .beta2 = options.beta2,
+            .eps = options.eps,
+            .weight_decay = options.weight_decay,
+            .amsgrad = options.amsgrad,
+            .maximize = options.maximize,
+            .compat = options.compat};
+  }
 };
-
-inline AdamOptions adamw_defaults() { return {.weight_decay = 1e-2}; }
 
 }  // namespace lockstep::optim

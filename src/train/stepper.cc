@@ -35,19 +35,26 @@ std::vector<optim::ParamGroup> grouped(const OptimizerSpec& spec, const nn::Modu
   return groups;
 }
 
-std::unique_ptr<optim::Optimizer> make_adam(const Job& job, std::vector<optim::ParamGroup> groups) {
+/// Of Adam or AdamW.
+template <typename Options>
+Options adam_options(const Job& job) {
   const OptimizerSpec& spec = job.optimizer;
-  const optim::AdamOptions options{.lr = spec.lr,
-                                   .beta1 = spec.beta1,
-                                   .beta2 = spec.beta2,
-                                   .eps = spec.eps,
-                                   .weight_decay = spec.weight_decay,
-                                   .amsgrad = spec.amsgrad,
-                                   .maximize = spec.maximize,
-                                   .compat = job.ddp.options.compat};
-  if (spec.kind == OptimizerKind::kAdamW)
-    return std::make_unique<optim::AdamW>(std::move(groups), options);
-  return std::make_unique<optim::Adam>(std::move(groups), options);
+  return {.lr = spec.lr,
+          .beta1 = spec.beta1,
+          .beta2 = spec.beta2,
+          .eps = spec.eps,
+          .weight_decay = spec.weight_decay,
+          .amsgrad = spec.amsgrad,
+          .maximize = spec.maximize,
+          .compat = job.ddp.options.compat};
+}
+
+std::unique_ptr<optim::Optimizer> make_adam(const Job& job, std::vector<optim::ParamGroup> groups) {
+  if (job.optimizer.kind == OptimizerKind::kAdamW) {
+    return std::make_unique<optim::AdamW>(std::move(groups),
+                                          adam_options<optim::AdamWOptions>(job));
+  }
+  return std::make_unique<optim::Adam>(std::move(groups), adam_options<optim::AdamOptions>(job));
 }
 
 std::unique_ptr<optim::Optimizer> make_sgd(const OptimizerSpec& spec,

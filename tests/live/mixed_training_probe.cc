@@ -168,7 +168,8 @@ class MixedRun {
  private:
   std::unique_ptr<optim::Optimizer> make_optimizer() {
     if (job_.model() == "gpt") {
-      const optim::AdamOptions options{.lr = 0.001, .compat = Compat::kTorch2};
+      const optim::AdamWOptions options{
+          .lr = 0.001, .weight_decay = 0.0, .compat = Compat::kTorch2};
       return std::make_unique<optim::AdamW>(model_->parameters(), options);
     }
     const optim::SgdOptions options{.lr = job_.is_exact() ? 0.125 : 0.05, .momentum = 0.5};

@@ -55,7 +55,20 @@ TEST_F(AdaptiveTest, AdamWDecaysTheParameterNotTheGradient) {
 
   EXPECT_EQ(p.item(), 3.0);
   EXPECT_EQ(adam.state()[1].tensors[0].item(), 1.0);
-  EXPECT_EQ(adamw_defaults().weight_decay, 1e-2);
+}
+
+// PyTorch's two defaults differ: 0 for Adam, 0.01 for AdamW. A gradient of 0 leaves the decay alone:
+// 4 - 4 * 0.5 * 0.01.
+TEST_F(AdaptiveTest, AdamWDecaysByDefaultAsInPyTorch) {
+  const Variable plain = leaf(4, 0);
+  Adam adam({plain}, {.lr = 0.5});
+  adam.step();
+  EXPECT_EQ(plain.item(), 4.0);
+
+  const Variable decayed = leaf(4, 0);
+  AdamW adamw({decayed}, {.lr = 0.5});
+  adamw.step();
+  EXPECT_NEAR(decayed.item(), 3.98, 1e-6);
 }
 
 // Sums of squares 9, then 9 + 16: steps of 1/2 * 3/3 and 1/2 / (1 + 1) * 4/5.

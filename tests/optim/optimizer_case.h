@@ -22,12 +22,14 @@ inline double option(const golden::Case& one, const std::string& key, double oth
   return otherwise;
 }
 
-inline AdamOptions adam_options(const golden::Case& one) {
+/// Of Adam or AdamW. What a case leaves out has the library's default.
+template <typename Options = AdamOptions>
+Options adam_options(const golden::Case& one) {
   return {.lr = option(one, "lr", 1e-3),
           .beta1 = option(one, "beta1", 0.9),
           .beta2 = option(one, "beta2", 0.999),
           .eps = option(one, "eps", 1e-8),
-          .weight_decay = option(one, "weight_decay", one.kind == "adamw" ? 1e-2 : 0.0),
+          .weight_decay = option(one, "weight_decay", Options().weight_decay),
           .amsgrad = option(one, "amsgrad", 0) != 0,
           .maximize = option(one, "maximize", 0) != 0,
           .compat = option(one, "lerp", 0) != 0 ? Compat::kTorch2 : Compat::kTorch1};
@@ -46,7 +48,7 @@ inline std::unique_ptr<Optimizer> make_optimizer(const golden::Case& one,
                                                  const Variable& parameter) {
   if (one.kind == "adam") return std::make_unique<Adam>(std::vector{parameter}, adam_options(one));
   if (one.kind == "adamw") {
-    return std::make_unique<AdamW>(std::vector{parameter}, adam_options(one));
+    return std::make_unique<AdamW>(std::vector{parameter}, adam_options<AdamWOptions>(one));
   }
   if (one.kind == "sgd") return std::make_unique<Sgd>(std::vector{parameter}, sgd_options(one));
   if (one.kind == "adagrad") {

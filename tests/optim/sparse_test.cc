@@ -83,7 +83,7 @@ TEST_F(SparseTest, OptimizersRefuseWhatPyTorchRefuses) {
   give({1, 1}, {1, 1});
   EXPECT_EQ(refusal_of<Adam>(AdamOptions{}),
             "Adam does not support sparse gradients, please consider SparseAdam instead");
-  EXPECT_EQ(refusal_of<AdamW>(AdamOptions{}), "AdamW does not support sparse gradients");
+  EXPECT_EQ(refusal_of<AdamW>(AdamWOptions{}), "AdamW does not support sparse gradients");
   EXPECT_EQ(refusal_of<Rmsprop>(RmspropOptions{}), "RMSprop does not support sparse gradients");
   EXPECT_EQ(refusal_of<Sgd>(SgdOptions{.weight_decay = 0.1}),
             "add(sparse, dense) is not supported. Use add(dense, sparse) instead.");

@@ -87,7 +87,7 @@ ZeroRedundancyOptimizer::Make maker(const std::string& kind) {
     }
     if (kind == "adamw") {
       return std::make_unique<optim::AdamW>(std::move(groups),
-                                            optim::AdamOptions{.lr = 0.01, .weight_decay = 0.1});
+                                            optim::AdamWOptions{.lr = 0.01, .weight_decay = 0.1});
     }
     return std::make_unique<optim::Sgd>(std::move(groups),
                                         optim::SgdOptions{.lr = 0.25, .momentum = 0.5});

@@ -31,7 +31,7 @@ const Make kAdam = [](std::vector<ParamGroup> groups) -> std::unique_ptr<optim::
   return std::make_unique<optim::Adam>(std::move(groups), optim::AdamOptions{.lr = 0.01});
 };
 const Make kAdamW = [](std::vector<ParamGroup> groups) -> std::unique_ptr<optim::Optimizer> {
-  return std::make_unique<optim::AdamW>(std::move(groups), optim::adamw_defaults());
+  return std::make_unique<optim::AdamW>(std::move(groups), optim::AdamWOptions{});
 };
 
 /// Parameters of 1, 2, 3, ... elements.

@@ -29,9 +29,7 @@ void trains_with(RankContext& rank, const Options& options) {
 
 void adam(RankContext& rank) { trains_with<optim::Adam>(rank, optim::AdamOptions{.lr = 0.01}); }
 
-void adamw_with_decay(RankContext& rank) {
-  trains_with<optim::AdamW>(rank, optim::adamw_defaults());
-}
+void adamw_with_decay(RankContext& rank) { trains_with<optim::AdamW>(rank, optim::AdamWOptions{}); }
 
 void rmsprop(RankContext& rank) { trains_with<optim::Rmsprop>(rank, optim::RmspropOptions{}); }
 
@@ -119,7 +117,7 @@ void tied_transformer_with_dropout(RankContext& rank) {
   model.reset_parameters(init);
   model.dropout_generator() = Generator(100 + static_cast<std::uint64_t>(rank.rank()));
   DistributedDataParallel ddp(model, rank.world());
-  optim::AdamW optimizer(model.parameters(), optim::adamw_defaults());
+  optim::AdamW optimizer(model.parameters(), optim::AdamWOptions{});
   for (std::int64_t step = 0; step < 2; ++step) {
     std::vector<double> tokens;
     for (std::int64_t i = 0; i < 8; ++i)
