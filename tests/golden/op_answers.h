@@ -18,6 +18,7 @@
 #include "lockstep/functional/functions.h"
 #include "lockstep/functional/image_functions.h"
 #include "lockstep/functional/layer_functions.h"
+#include "lockstep/functional/pieces.h"
 #include "lockstep/nn/dropout.h"
 #include "lockstep/nn/pooling.h"
 
@@ -172,6 +173,19 @@ inline constexpr std::array kOps = {
     Op{"dropout", run_dropout},
 };
 
+/// Those that only copy: ops.txt has them, the files of 16 bits do not.
+inline constexpr std::array kPieceOps = {
+    Op{"cat",
+       [](const OpCase& in) { return cat(in.leaves, static_cast<std::size_t>(in.whole(0))); }},
+    Op{"stack",
+       [](const OpCase& in) { return stack(in.leaves, static_cast<std::size_t>(in.whole(0))); }},
+    Op{"slice",
+       [](const OpCase& in) {
+         return slice(in.leaf(0), static_cast<std::size_t>(in.whole(0)), in.whole(1), in.whole(2));
+       }},
+    Op{"clone", [](const OpCase& in) { return clone(in.leaf(0)); }},
+};
+
 /// Those that the files of single operations leave out: autocast_torch2.txt has them.
 inline constexpr std::array kAttentionOps = {
     Op{"attention",
@@ -190,6 +204,7 @@ inline Variable run_as_asked(const Op& op, const OpCase& in) {
 /// exactly that gradient to the operation.
 inline std::vector<Tensor> run_op(const OpCase& in) {
   std::vector<Op> ops(kOps.begin(), kOps.end());
+  ops.insert(ops.end(), kPieceOps.begin(), kPieceOps.end());
   ops.insert(ops.end(), kAttentionOps.begin(), kAttentionOps.end());
   for (const Op& op : ops) {
     if (op.name != in.name) continue;

@@ -267,6 +267,29 @@ def tanh_gelu(x):
     return F.gelu(x, approximate="tanh")
 
 
+def joined(name, function, other_size):
+    """Two to six leaves along a dimension, in which cat's may have different sizes."""
+    def draw(d):
+        shape = [d.size(1, 4) for _ in range(d.size(1, 3))]
+        dim = d.rng.randrange(len(shape) + (0 if other_size else 1))
+        leaves = []
+        for _ in range(d.size(2, 6)):
+            if other_size:
+                shape[dim] = d.size(1, 4)
+            leaves.append(d.values(*shape))
+        return d.case(name, [dim], lambda *xs: function(xs, dim), leaves)
+    return draw
+
+
+def narrow(d):
+    shape = [d.size(1, 6) for _ in range(d.size(1, 4))]
+    dim = d.rng.randrange(len(shape))
+    first = d.rng.randrange(shape[dim])
+    n = d.size(1, shape[dim] - first)
+    return d.case("slice", [dim, first, n], lambda x: torch.narrow(x, dim, first, n),
+                  [d.values(*shape)])
+
+
 FAMILIES = {
     "add": element_wise("add", torch.add, 2),
     "sub": element_wise("sub", torch.sub, 2),
@@ -308,6 +331,14 @@ FAMILIES = {
     "dropout": dropout,
 }
 
+# They copy elements, in 16 bits as in others: the cases of 16 bits and of autocast leave them out.
+PIECES = {
+    "cat": joined("cat", torch.cat, True),
+    "stack": joined("stack", torch.stack, False),
+    "slice": narrow,
+    "clone": element_wise("clone", torch.clone, 1),
+}
+
 
 def case(name, rng):
-    return FAMILIES[name](Draw(rng, name.endswith("_exact")))
+    return {**FAMILIES, **PIECES}[name](Draw(rng, name.endswith("_exact")))
