@@ -9,6 +9,7 @@
 #include "lockstep/harness/run/detail/check_options.h"
 #include "lockstep/harness/run/detail/follow_loops.h"
 #include "lockstep/harness/run/detail/run_files.h"
+#include "lockstep/harness/run/detail/uncaught.h"
 #include "lockstep/real/group/meeting_place.h"
 #include "lockstep/real/host/real_host.h"
 #include "lockstep/real/session/rank_session.h"
@@ -139,12 +140,12 @@ RealRank run_real_rank(const RunOptions& options,
   const std::exception_ptr exception = run.value().exception;
   // As in the simulator: a CommError is a misfortune of the run and stays in the report.
   const bool own = run.value().failure == FailureOrigin::kOwn;
-  if (own && options.rethrow) std::rethrow_exception(exception);
   if (own) real.failure = {place.rank, exception};
   real.report = std::move(run.value().report);
   if (place.rank == 0 && options.record) {
     leave_report(options, backend, real.report, run.value().trace);
   }
+  if (own && options.rethrow) detail::leave_with(exception, std::move(real.report));
   return real;
 }
 

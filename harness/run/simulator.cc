@@ -14,6 +14,7 @@
 #include "lockstep/harness/run/detail/check_options.h"
 #include "lockstep/harness/run/detail/follow_loops.h"
 #include "lockstep/harness/run/detail/run_files.h"
+#include "lockstep/harness/run/detail/uncaught.h"
 #include "lockstep/harness/run/place_values.h"
 #include "lockstep/laws/finish_report.h"
 #include "lockstep/real/host/launch_environment.h"
@@ -59,12 +60,15 @@ sim::SessionOptions to_session(const RunOptions& options) {
   return session;
 }
 
-/// What a contract refuses says on which rank; anything else is rethrown as it is.
-[[noreturn]] void rethrow(const std::exception_ptr& exception, std::int32_t rank) {
+/// What leaves the run: what a contract refuses says on which rank, anything else is what was thrown.
+std::exception_ptr leaving(const RankFailure& failure) {
   try {
-    std::rethrow_exception(exception);
+    std::rethrow_exception(failure.exception);
   } catch (const ContractViolation& refused) {
-    throw ContractViolation("rank " + std::to_string(rank) + ": " + refused.what());
+    return std::make_exception_ptr(
+        ContractViolation("rank " + std::to_string(failure.rank) + ": " + refused.what()));
+  } catch (...) {
+    return failure.exception;
   }
 }
 
@@ -158,17 +162,17 @@ Simulator::Untyped Simulator::run_untyped(const RunOptions& options,
   Untyped end;
   if (const std::optional<std::int32_t> rank = result.world.first_failure) {
     const auto& exception = result.world.ends[static_cast<std::size_t>(*rank)].exception;
-    const bool foreign = is_foreign(exception);
-    if (foreign && options.rethrow) rethrow(exception, *rank);
-    if (foreign) end.failure = {*rank, exception};
+    if (is_foreign(exception)) end.failure = {*rank, exception};
   }
+  const bool leaves = end.failure && options.rethrow;
   end.report = std::move(result.report);
   end.schedule = std::move(result.schedule);
-  if (options.twice && options.record) {
+  const bool repeats = options.twice && !leaves;
+  if (repeats && options.record) {
     insert_law(compare_with_repetition(impl_->session, session, followed, result), end.report);
   }
   const MemoryTrace* const trace = result.trace.get();
-  if (options.twice && trace != nullptr) {
+  if (repeats && trace != nullptr) {
     add_values(
         [&] { return trace_with_values(impl_->session, session, followed); }, *trace, end.report);
   }
@@ -176,11 +180,13 @@ Simulator::Untyped Simulator::run_untyped(const RunOptions& options,
                 {.title = "run_ranks",
                  .replay = repeat_text(end.schedule),
                  .first_divergence = files.any() ? first_divergence_of(trace) : nullptr});
-  if (trace == nullptr) return end;
-  const detail::FinishedRun finished{
-      .report = end.report, .trace = *trace, .wait_for = &result.wait_for};
-  detail::write_trace(files, options, finished);
-  detail::write_report(files, finished);
+  if (trace != nullptr) {
+    const detail::FinishedRun finished{
+        .report = end.report, .trace = *trace, .wait_for = &result.wait_for};
+    detail::write_trace(files, options, finished);
+    detail::write_report(files, finished);
+  }
+  if (leaves) detail::leave_with(leaving(*end.failure), std::move(end.report));
   return end;
 }
 

@@ -83,7 +83,7 @@ struct RunOptions {
   std::int32_t coverage = 1;
   std::string replay{};  ///< A replay_token(): repeats that run's schedule.
   /// Whether an exception of a rank leaves the run. False: it ends up in RunResult::failure, with
-  /// the report of what was recorded until then.
+  /// the report of what was recorded until then. One that leaves it has a report, too: report_of().
   bool rethrow = true;
   /// A folder for the trace, which `lockstep check`, `bisect`, `diff` and `export` read. Empty: what
   /// the environment variable LOCKSTEP_TRACE says, and the launcher. "%n" in it: a new number each
@@ -144,6 +144,17 @@ struct RankFailure {
   std::int32_t rank = 0;         ///< The first by (time, rank) that failed by itself.
   std::exception_ptr exception;  ///< The object that left the program, whatever its type.
 };
+
+/// The report of the run that `exception` has left, the last on this thread that ended so; null: it left
+/// none. A program that does not catch the exception need not ask: the report is written to the standard
+/// error before the process ends.
+///
+///   try { run_ranks(options, train); } catch (const MyError& error) {
+///     if (const Report* report = report_of(std::current_exception())) { ... render_text(*report, {}) ... }
+///   }
+///
+/// Requires: no other run of this thread while the report is used.
+const Report* report_of(const std::exception_ptr& exception);
 
 /// What a run ends with. R is the program's return type (void: no results).
 ///
