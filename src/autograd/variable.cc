@@ -8,6 +8,7 @@
 #include "lockstep/autograd/graph.h"
 #include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/tensor/in_flight.h"
+#include "lockstep/tensor/user_call.h"
 
 namespace lockstep {
 namespace {
@@ -98,10 +99,19 @@ Node* Variable::gradient_edge() const {
   return state_->grad_fn ? state_->grad_fn.get() : &accumulator_of(*state_);
 }
 
-void Variable::backward(bool retain_graph) const {
-  LOCKSTEP_CHECK(defined() && state_->data.n_elems() == 1,
+void Variable::backward(bool retain_graph, const CallSite& site) const {
+  if (!defined()) {
+    throw ContractViolation(
+        "a backward pass starts from one element, such as a loss, not from an undefined variable",
+        site);
+  }
+  user_call(runtime(), site, [&] { run_backward(retain_graph); });
+}
+
+void Variable::run_backward(bool retain_graph) const {
+  LOCKSTEP_CHECK(state_->data.n_elems() == 1,
                  fmt::format("a backward pass starts from one element, such as a loss, not from {}",
-                             defined() ? state_->data.text() : "an undefined variable"));
+                             state_->data.text()));
   LOCKSTEP_CHECK(
       requires_grad(),
       "this variable does not require grad and has no grad_fn: nothing to differentiate");

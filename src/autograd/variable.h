@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/names.h"
 #include "lockstep/tensor/tensor.h"
 
@@ -110,7 +111,7 @@ class Variable {
   /// Errors: ContractViolation when it does not require grad or the graph was already freed.
   /// Deterministic: nodes run in descending order of creation (PyTorch's sequence numbers), leaf
   ///     accumulation as soon as a leaf's contributions are complete.
-  void backward(bool retain_graph = false) const;
+  void backward(bool retain_graph = false, const CallSite& site = CallSite::here()) const;
 
   /// Registers `hook` on this leaf; it fires after each backward's accumulation, in registration
   /// order.
@@ -128,6 +129,7 @@ class Variable {
 
   explicit Variable(Ref<VariableState> state) : state_(std::move(state)) {}
 
+  void run_backward(bool retain_graph) const;
   /// The node that takes this variable's gradient; null when it requires none.
   Node* gradient_edge() const;
   Ref<VariableState> state_;

@@ -5,13 +5,29 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/call_site.h"
+
 namespace lockstep {
 
 /// A contract of the library was broken by the code that called it.
 class ContractViolation : public std::logic_error {
  public:
   using std::logic_error::logic_error;
+
+  /// Of a call that the program makes at `site`: "train.cc:12: ..." if the place is known.
+  ContractViolation(const std::string& text, const CallSite& site)
+      : std::logic_error(site.known() ? site.text() + ": " + text : text),
+        says_where_(site.known()) {}
+
+  /// Whether it says at which line of the program.
+  bool says_where() const { return says_where_; }
+
+ private:
+  bool says_where_ = false;
 };
+
+/// Throws what is being handled, `refused`, with the program's place before it.
+[[noreturn]] void rethrow_at(const CallSite& site, const ContractViolation& refused);
 
 /// Throws ContractViolation with "file:line: condition: message".
 [[noreturn]] void fail_check(const char* condition,

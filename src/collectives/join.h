@@ -90,6 +90,9 @@ class Joinable {
 
   const JoinConfig& join_config() const { return join_config_; }
 
+  /// False where notify_join_context would do nothing.
+  bool notifies() const { return join_config_.enable || last_notice_.valid(); }
+
  protected:
   Joinable() = default;
 

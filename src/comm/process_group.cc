@@ -27,10 +27,10 @@ struct Call {
 
 /// "train.cc:30: rank 2: root 7 of broadcast: the group has 4 ranks"
 [[noreturn]] void refuse(const Call& call, std::string_view message) {
-  const std::string site = call.site.known() ? call.site.text() + ": " : "";
   const std::int32_t id = call.group.id();
   const std::string group = id == 0 ? "" : fmt::format(" of group {}", id);
-  throw ContractViolation(fmt::format("{}rank {}{}: {}", site, call.group.rank(), group, message));
+  throw ContractViolation(fmt::format("rank {}{}: {}", call.group.rank(), group, message),
+                          call.site);
 }
 
 void check_memory(const Call& call, const Memory& memory) {

@@ -285,7 +285,7 @@ ReducerOptions Ddp::Impl::reducer_options() const {
 
 OpOptions Ddp::Impl::op_options(const char* scope) const {
   OpOptions options;
-  options.site = options_.site;
+  options.site = group_->runtime().call_site_or(options_.site);
   options.site.scope = scope;
   options.wrapper = trace_ ? trace_->wrapper() : -1;
   return options;
@@ -382,7 +382,8 @@ Ddp::~Ddp() = default;
 
 void Ddp::before_forward(bool training) {
   impl_->begin_forward();
-  const JoinNotice notice = notify_join_context(impl_->op_options("ddp.join"));
+  const JoinNotice notice =
+      notifies() ? notify_join_context(impl_->op_options("ddp.join")) : JoinNotice();
   impl_->before_forward(training, join_config().enable, notice);
 }
 

@@ -20,6 +20,7 @@
 #include "lockstep/memory/placed.h"
 #include "lockstep/reducer/comm_hook.h"
 #include "lockstep/reducer/reducer_error.h"
+#include "lockstep/tensor/user_call.h"
 
 namespace lockstep {
 
@@ -163,6 +164,10 @@ concept Wrappable = requires(M& model) {
   { model.is_training() } -> std::convertible_to<bool>;
 };
 
+/// An argument of a forward, which a place in the program is not.
+template <typename T>
+concept NotAPlace = !std::same_as<std::remove_cvref_t<T>, CallSite>;
+
 /// Wraps `model`, which must outlive the wrapper. `ddp(x)` forwards through the wrapper,
 /// `ddp.module()` is the inner model: calling that one directly skips synchronisation, as in
 /// PyTorch.
@@ -170,13 +175,51 @@ template <Wrappable M>
 class DistributedDataParallel : public Ddp {
  public:
   DistributedDataParallel(M& model, ProcessGroup& group, DdpOptions options = {})
-      : Ddp(state_of(model), group, std::move(options)), model_(&model) {}
+      : Ddp(state_of(model), group, std::move(options)),
+        model_(&model),
+        runtime_(&group.runtime()) {}
 
   /// Returns what the model's forward returns: a variable, or a structure of variables (see
   /// ddp_outputs.h). Arguments that are variables go through cast_input; what they are inside of
-  /// structures does not, where PyTorch descends.
+  /// structures does not, where PyTorch descends. Findings about what the forward communicates have
+  /// the line of this call, unless it has more than three arguments.
+  auto operator()(const CallSite& site = CallSite::here()) { return called_at(site); }
+
+  template <typename A>
+  auto operator()(A&& a, const CallSite& site = CallSite::here()) {
+    return called_at(site, std::forward<A>(a));
+  }
+
+  template <typename A, NotAPlace B>
+  auto operator()(A&& a, B&& b, const CallSite& site = CallSite::here()) {
+    return called_at(site, std::forward<A>(a), std::forward<B>(b));
+  }
+
+  template <typename A, typename B, NotAPlace C>
+  auto operator()(A&& a, B&& b, C&& c, const CallSite& site = CallSite::here()) {
+    return called_at(site, std::forward<A>(a), std::forward<B>(b), std::forward<C>(c));
+  }
+
+  template <typename A, typename B, typename C, NotAPlace D, typename... Rest>
+  auto operator()(A&& a, B&& b, C&& c, D&& d, Rest&&... rest) {
+    return called_at({},
+                     std::forward<A>(a),
+                     std::forward<B>(b),
+                     std::forward<C>(c),
+                     std::forward<D>(d),
+                     std::forward<Rest>(rest)...);
+  }
+
+  M& module() const { return *model_; }
+
+ private:
   template <typename... Args>
-  auto operator()(Args&&... args) {
+  auto called_at(const CallSite& site, Args&&... args) {
+    return user_call(*runtime_, site, [&] { return serve(std::forward<Args>(args)...); });
+  }
+
+  template <typename... Args>
+  auto serve(Args&&... args) {
     before_forward(model_->is_training());
     (note(args), ...);  // In their order, in which arguments of a call need not be made.
     auto result = model_->forward(argument(std::forward<Args>(args))...);
@@ -190,9 +233,6 @@ class DistributedDataParallel : public Ddp {
     }
   }
 
-  M& module() const { return *model_; }
-
- private:
   static ReplicatedState state_of(M& model) {
     ReplicatedState state;
     if constexpr (requires { model.named_parameters(false); }) {
@@ -221,6 +261,7 @@ class DistributedDataParallel : public Ddp {
   }
 
   M* model_;
+  Runtime* runtime_;
 };
 
 }  // namespace lockstep

@@ -60,14 +60,15 @@ CausalSelfAttention::CausalSelfAttention(Runtime& runtime,
 }
 
 Variable CausalSelfAttention::forward(const Variable& x) {
-  const Variable qkv = c_attn_(x);
+  const Variable qkv = c_attn_.forward(x);
   AttentionOptions options{.causal = causal_};
   if (is_training() && p_ > 0.0) {
     const std::int64_t length = x.shape()[0] / batch_;
     options.dropout_mask =
         dropout_mask(runtime(), {batch_ * heads_, length, length}, x.data().dtype(), p_, *masks_);
   }
-  return dropout_(c_proj_(self_attention(qkv, {.batch = batch_, .heads = heads_}, options)));
+  return dropout_.forward(
+      c_proj_.forward(self_attention(qkv, {.batch = batch_, .heads = heads_}, options)));
 }
 
 GptMlp::GptMlp(Runtime& runtime, const GptOptions& options, Generator& masks)
@@ -81,7 +82,7 @@ GptMlp::GptMlp(Runtime& runtime, const GptOptions& options, Generator& masks)
 }
 
 Variable GptMlp::forward(const Variable& x) {
-  return dropout_(c_proj_(gelu(c_fc_(x), Kernels::Gelu::kTanh)));
+  return dropout_.forward(c_proj_.forward(gelu(c_fc_.forward(x), Kernels::Gelu::kTanh)));
 }
 
 GptBlock::GptBlock(Runtime& runtime, const GptOptions& options, Generator& masks)
@@ -97,8 +98,8 @@ GptBlock::GptBlock(Runtime& runtime, const GptOptions& options, Generator& masks
 }
 
 Variable GptBlock::forward(const Variable& x) {
-  const Variable mixed = add(x, attn_(ln_1_(x)));
-  return add(mixed, mlp_(ln_2_(mixed)));
+  const Variable mixed = add(x, attn_.forward(ln_1_.forward(x)));
+  return add(mixed, mlp_.forward(ln_2_.forward(mixed)));
 }
 
 GptHead::GptHead(Runtime& runtime, const GptOptions& options, const Variable& shared)
@@ -149,14 +150,14 @@ Variable Gpt::forward(const Variable& tokens) {
   for (std::int64_t i = 0; i < batch * length; ++i) positions.write<std::int64_t>()[i] = i % length;
 
   // In this order: it decides which table's gradient is ready first.
-  const Variable token_rows = wte_(Variable(indices));
-  const Variable position_rows = wpe_(Variable(positions));
-  Variable x = drop_(add(token_rows, position_rows));
+  const Variable token_rows = wte_.forward(Variable(indices));
+  const Variable position_rows = wpe_.forward(Variable(positions));
+  Variable x = drop_.forward(add(token_rows, position_rows));
   for (const auto& block : blocks_) {
     block->attention().set_batch(batch);
-    x = (*block)(x);
+    x = block->forward(x);
   }
-  return lm_head_(ln_f_(x));
+  return lm_head_.forward(ln_f_.forward(x));
 }
 
 std::vector<Linear*> Gpt::projections() {

@@ -15,17 +15,17 @@ TwoHead::TwoHead(Runtime& runtime, TwoHeadSizes sizes, LinearOptions options)
 }
 
 Variable TwoHead::forward(const Variable& x) {
-  const Variable features = relu(trunk_(x));
+  const Variable features = relu(trunk_.forward(x));
   switch (heads_) {
     case Heads::kA:
-      return head_a_(features);
+      return head_a_.forward(features);
     case Heads::kB:
-      return head_b_(features);
+      return head_b_.forward(features);
     case Heads::kBoth:
       break;
   }
-  const Variable a = head_a_(features);  // Before B, whatever the order of arguments: its nodes
-  const Variable b = head_b_(features);  // decide whose gradients are ready first.
+  const Variable a = head_a_.forward(features);  // Before B, whatever the order of arguments: its
+  const Variable b = head_b_.forward(features);  // nodes decide whose gradients are ready first.
   return add(a, b);
 }
 

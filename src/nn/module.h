@@ -9,7 +9,9 @@
 
 #include "lockstep/autograd/listed_module.h"
 #include "lockstep/nn/detail/model_copy.h"
+#include "lockstep/nn/state_dict.h"
 #include "lockstep/random/generator.h"
+#include "lockstep/tensor/user_call.h"
 
 namespace lockstep::nn {
 
@@ -35,10 +37,12 @@ class Module : public ListedModule {
 
   /// The same. Of a model beside a wrapped one, with parameters of the same names and shapes, the
   /// call is noticed: ranks that use such a copy must have the same one.
-  Variable operator()(const Variable& x) {
-    if (runtime_->recorder() != nullptr && copy_.may_be_one()) copy_.note_call(*this);
-    if (is_evaluated_) record_evaluated(x);
-    return forward(x);
+  Variable operator()(const Variable& x, const CallSite& site = CallSite::here()) {
+    return user_call(*runtime_, site, [&] {
+      if (runtime_->recorder() != nullptr && copy_.may_be_one()) copy_.note_call(*this);
+      if (is_evaluated_) record_evaluated(x);
+      return forward(x);
+    });
   }
 
   Runtime& runtime() const { return *runtime_; }

@@ -22,9 +22,10 @@ Variable Sequential::forward(const Variable& x) {
       y = module->forward(y);
       continue;
     }
-    y = checkpoint([&module = *module](std::span<const Variable> in) { return module(in[0]); },
-                   {y},
-                   {.use_reentrant = use_reentrant_});
+    y = checkpoint(
+        [&module = *module](std::span<const Variable> in) { return module.forward(in[0]); },
+        {y},
+        {.use_reentrant = use_reentrant_});
   }
   return y;
 }

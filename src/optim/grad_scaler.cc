@@ -69,9 +69,9 @@ void GradScaler::unscale(Optimizer& optimizer) {
   one.stage = Stage::kUnscaled;
 }
 
-bool GradScaler::step(Optimizer& optimizer) {
+bool GradScaler::step(Optimizer& optimizer, const CallSite& site) {
   if (!options_.enabled) {
-    optimizer.step();
+    optimizer.step(site);
     return true;
   }
   check_started("step");
@@ -81,7 +81,7 @@ bool GradScaler::step(Optimizer& optimizer) {
   if (seen(optimizer).stage == Stage::kReady) unscale(optimizer);
   Seen& one = seen(optimizer);
   LOCKSTEP_CHECK(one.found_inf.has_value(), "No inf checks were recorded for this optimizer.");
-  optimizer.step_scaled(static_cast<double>(scale_), *one.found_inf);
+  optimizer.step_scaled(static_cast<double>(scale_), *one.found_inf, site);
   one.stage = Stage::kStepped;
   return !*one.found_inf;
 }

@@ -48,7 +48,7 @@ class GradScaler {
   void unscale(Optimizer& optimizer);
   /// Unscales unless that has been done, then steps unless a gradient was not finite. Returns
   /// whether it stepped.
-  bool step(Optimizer& optimizer);
+  bool step(Optimizer& optimizer, const CallSite& site = CallSite::here());
   /// Adapts the scale, or sets it, and ends the iteration.
   void update(std::optional<double> new_scale = std::nullopt);
 

@@ -10,6 +10,7 @@
 #include "lockstep/autograd/sparse_rows.h"
 #include "lockstep/optim/detail/step_record.h"
 #include "lockstep/tensor/kernels.h"
+#include "lockstep/tensor/user_call.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep::optim {
@@ -140,10 +141,12 @@ double Optimizer::advance_count(std::size_t list, std::size_t i) {
   return static_cast<double>(*count);
 }
 
-void Optimizer::step() { take_step({}); }
+void Optimizer::step(const CallSite& site) {
+  user_call(runtime(), site, [this] { take_step({}); });
+}
 
-void Optimizer::step_scaled(double scale, bool found_inf) {
-  take_step({.scale = scale, .found_inf = found_inf});
+void Optimizer::step_scaled(double scale, bool found_inf, const CallSite& site) {
+  user_call(runtime(), site, [&] { take_step({.scale = scale, .found_inf = found_inf}); });
 }
 
 detail::OptimizerView Optimizer::view() const { return {parameters_, groups_, state_}; }

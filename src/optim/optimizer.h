@@ -98,10 +98,10 @@ class Optimizer {
   Optimizer& operator=(Optimizer&&) = delete;
 
   /// Updates every parameter that has a gradient.
-  void step();
+  void step(const CallSite& site = CallSite::here());
   /// A step as GradScaler takes it: recorded with its loss scale, and left out if `found_inf`. A
   /// step that was left out records the untouched parameters and does not count as a step.
-  void step_scaled(double scale, bool found_inf);
+  void step_scaled(double scale, bool found_inf, const CallSite& site = CallSite::here());
   /// Forgets all gradients (PyTorch's set_to_none), or fills the defined ones with zeros in place.
   void zero_grad(bool set_to_none = true) const;
 

@@ -113,7 +113,7 @@ class PostLocalSgdOptimizer {
 
   /// Steps, then averages if it is time to. `site` is where the collectives are called from.
   void step(CallSite site = CallSite::here()) {
-    optimizer_->step();
+    optimizer_->step(site);
     averager_->average(optimizer_->parameters(), site);
   }
 

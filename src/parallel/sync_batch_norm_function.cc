@@ -17,9 +17,9 @@ constexpr std::size_t kX = 0;
 constexpr std::size_t kWeight = 1;
 constexpr std::size_t kBias = 2;
 
-OpOptions op_options(const char* scope) {
+OpOptions op_options(const Runtime& runtime, const char* scope) {
   OpOptions options;
-  options.site = CallSite::here();
+  options.site = runtime.call_site_or(CallSite::here());
   options.site.scope = scope;
   return options;
 }
@@ -59,7 +59,8 @@ Statistics gather_statistics(const Tensor& x,
   std::vector<Memory> outputs;
   outputs.reserve(static_cast<std::size_t>(group.size()));
   for (std::int32_t r = 0; r < group.size(); ++r) outputs.push_back(Memory::of(rows.rows(r, 1)));
-  group.all_gather(outputs, Memory::of(own), op_options("sync_batch_norm.forward")).wait_or_throw();
+  group.all_gather(outputs, Memory::of(own), op_options(runtime, "sync_batch_norm.forward"))
+      .wait_or_throw();
 
   Statistics statistics{.mean_invstd = {Tensor::empty(runtime, {channels}, x.dtype()),
                                         Tensor::empty(runtime, {channels}, x.dtype())}};
@@ -100,7 +101,9 @@ class SyncBatchNormNode final : public Node {
     const std::array grad_x{grad, x};
     if (!is_empty) kernels().batch_norm_sums(sums, own_grads, grad_x, saved);
     if (needs(kX)) {
-      group_->all_reduce(Memory::of(sums), ReduceOp::kSum, op_options("sync_batch_norm.backward"))
+      group_
+          ->all_reduce(
+              Memory::of(sums), ReduceOp::kSum, op_options(runtime(), "sync_batch_norm.backward"))
           .wait_or_throw();
       if (!is_empty) send(kX, input_gradient(grad, saved, sums));
     }

@@ -87,7 +87,7 @@ ZeroRedundancyOptimizer::ZeroRedundancyOptimizer(const std::vector<ParamGroup>& 
 
 OpOptions ZeroRedundancyOptimizer::op_options(const char* scope) const {
   OpOptions options;
-  options.site = options_.site;
+  options.site = runtime().call_site_or(options_.site);
   options.site.scope = scope;
   return options;
 }
@@ -195,7 +195,7 @@ void ZeroRedundancyOptimizer::step_share() {
   }
   if (rounding()) local_->round_each_step(*rounding());
   const NotRecorded guard(runtime());  // The shares are recorded as one optimizer.
-  local_->step();
+  local_->step({});
 }
 
 void ZeroRedundancyOptimizer::broadcast_shares() {
@@ -220,7 +220,7 @@ std::unique_ptr<JoinHook> ZeroRedundancyOptimizer::join_hook(const JoinOptions& 
    public:
     explicit Hook(ZeroRedundancyOptimizer& optimizer) : optimizer_(&optimizer) {}
 
-    void main_hook() override { optimizer_->step(); }
+    void main_hook() override { optimizer_->step({}); }
 
    private:
     ZeroRedundancyOptimizer* optimizer_;

@@ -12,7 +12,7 @@ namespace lockstep {
 OpOptions Buckets::op_options(const char* scope, std::uint64_t layout) const {
   OpOptions options;
   options.layout = layout;
-  options.site = options_->site;
+  options.site = runtime_->call_site_or(options_->site);
   options.site.scope = scope;
   options.wrapper = options_->wrapper;
   return options;

@@ -76,7 +76,10 @@ void DelayedAllReduce::launch() {
   if (work_.valid()) std::exchange(work_, Work()).wait_or_throw();
   const auto n_ranks = static_cast<double>(group_->size());
   group_->runtime().kernels().div_scalar(flat_, flat_, n_ranks);
-  work_ = group_->all_reduce(Memory::of(flat_), ReduceOp::kSum, options_);
+  OpOptions options = options_;
+  options.site = group_->runtime().call_site_or(options_.site);
+  options.site.scope = options_.site.scope;
+  work_ = group_->all_reduce(Memory::of(flat_), ReduceOp::kSum, options);
   queue_outer_callback(group_->runtime(), *this);
 }
 

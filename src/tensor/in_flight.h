@@ -133,7 +133,7 @@ class InFlight {
       if (reported || !violates(loan, begin, end, access.writes)) continue;
       reported = true;
       Access placed = access;
-      if (site_.known()) placed.site = site_;
+      placed.site = place_of(access);
       listener_->on_touch(loan, placed);
     }
   }
@@ -162,6 +162,13 @@ class InFlight {
  private:
   friend class AccessSite;
 
+  /// The current place, the access's own, or that of the call which the program makes.
+  CallSite place_of(const Access& access) const {
+    if (site_.known()) return site_;
+    if (access.site.known() || runtime_ == nullptr) return access.site;
+    return runtime_->call_site_or({});
+  }
+
   static bool is_number(const Loan& loan, std::uint16_t number) {
     return number == 0 || (loan.work & 0xFFFFU) == number;
   }
@@ -178,7 +185,7 @@ class InFlight {
   void tell(Loan& loan, Access access) {
     if (listener_ == nullptr || loan.reported_read) return;
     loan.reported_read = true;
-    if (site_.known()) access.site = site_;
+    access.site = place_of(access);
     listener_->on_touch(loan, access);
   }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "lockstep/base/call_site.h"
 #include "lockstep/base/host.h"
 #include "lockstep/tensor/accelerator.h"
 #include "lockstep/tensor/pool.h"
@@ -87,6 +88,16 @@ class Runtime {
 
   void set_graph_task(GraphTask* task) { graph_task_ = task; }
 
+  /// Where the program made the call that this rank serves (user_call.h), or null: not known.
+  const CallSite* call_site() const { return call_site_; }
+
+  /// The same, or `otherwise`.
+  const CallSite& call_site_or(const CallSite& otherwise) const {
+    return call_site_ == nullptr ? otherwise : *call_site_;
+  }
+
+  void set_call_site(const CallSite* site) { call_site_ = site; }
+
   /// Takes what operations would save for their backward, or null: they keep it themselves.
   SavedTensorHooks* saved_tensor_hooks() const { return saved_tensor_hooks_; }
 
@@ -145,6 +156,7 @@ class Runtime {
   ExchangeWatch* exchanges_ = nullptr;
   Contents* contents_ = nullptr;
   GraphTask* graph_task_ = nullptr;
+  const CallSite* call_site_ = nullptr;
   SavedTensorHooks* saved_tensor_hooks_ = nullptr;
   AutocastRegion* autocast_ = nullptr;
   ListedModule* modules_ = nullptr;

@@ -123,7 +123,7 @@ class Evaluated {
                  : nullptr) {}
 
   Tensor operator()(const Tensor& x) const {
-    return (ddp_ != nullptr ? (*ddp_)(Variable(x)) : model_.forward(Variable(x))).data();
+    return (ddp_ != nullptr ? (*ddp_)(Variable(x), {}) : model_.forward(Variable(x))).data();
   }
 
  private:

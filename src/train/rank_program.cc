@@ -158,7 +158,7 @@ void Loop::micro_step(const RowSpan& rows, bool last_micro) {
     loss = micro_loss(job_, output, batch, denominator, factor);
   }
   hooked(LoopPoint::kBackward, [&] {
-    stepper_->scaled(loss).backward();
+    stepper_->scaled(loss).backward(false, {});
     stepper_->clip_before_sync();
     if (ManualAverage* const manual = wrapped_.manual()) manual->after_backward(last_micro);
   });

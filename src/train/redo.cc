@@ -48,7 +48,7 @@ void Redo::repeat(const Batch& batch, double denominator, double output_factor, 
     const Variable output = copy_->forward(Variable(batch.x));
     loss = micro_loss(job_, output, batch, denominator, output_factor);
   }
-  stepper.scaled(loss).backward();
+  stepper.scaled(loss).backward(false, {});
 
   std::vector<Tensor> grads;
   grads.reserve(trained_.size());

@@ -246,10 +246,10 @@ void Stepper::step() {
   if (clips && scaler_ && job_.clip.unscale) scaler_->unscale(*optimizer_);
   if (clips) clip();
   if (scaler_) {
-    scaler_->step(*optimizer_);
+    scaler_->step(*optimizer_, {});
     if (job_.scaler->update) scaler_->update();
   } else {
-    optimizer_->step();
+    optimizer_->step({});
   }
   if (averager_) averager_->average(optimizer_->parameters(), {});
 }

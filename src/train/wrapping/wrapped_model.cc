@@ -43,9 +43,9 @@ void WrappedModel::register_hook() {
 Variable WrappedModel::forward(const Variable& x, bool through_wrapper, bool synchronizes) {
   if (!ddp_) return manual_->forward(x);
   if (!through_wrapper) return model_->forward(x);
-  if (synchronizes) return (*ddp_)(x);
+  if (synchronizes) return (*ddp_)(x, {});
   const NoSync guard(*ddp_);
-  return (*ddp_)(x);
+  return (*ddp_)(x, {});
 }
 
 }  // namespace lockstep
