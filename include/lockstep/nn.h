@@ -12,6 +12,7 @@
 #include "lockstep/functional/functions.h"
 #include "lockstep/functional/image_functions.h"
 #include "lockstep/functional/layer_functions.h"
+#include "lockstep/functional/pieces.h"
 #include "lockstep/models/gpt.h"
 #include "lockstep/models/two_head.h"
 #include "lockstep/nn/activations.h"
@@ -26,4 +27,5 @@
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/pooling.h"
 #include "lockstep/nn/sequential.h"
+#include "lockstep/nn/state_dict.h"
 #include "lockstep/random/generator.h"

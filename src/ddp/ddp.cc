@@ -319,6 +319,7 @@ void Ddp::Impl::trace_forward(bool training) {
   const bool grad = group_->runtime().grad_enabled();
   const bool synchronizing = is_synchronizing();
   trace_->record_lone(LonePoint::kFound);
+  if (synchronizing && trace_->take_loaded()) state_due_ = true;
   if (synchronizing && state_due_) {
     trace_->record_state(StatePoint::kForward);
     state_due_ = false;
@@ -457,7 +458,6 @@ ProcessGroup& Ddp::group() const { return *impl_->group_; }
 
 void Ddp::note_loaded() {
   if (impl_->trace_) impl_->trace_->record_state(StatePoint::kLoad);
-  impl_->state_due_ = true;
 }
 
 const std::vector<NamedVariable>& Ddp::parameters() const { return impl_->reducer_->parameters(); }

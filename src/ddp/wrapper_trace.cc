@@ -201,6 +201,7 @@ void WrapperTrace::record_lone(LonePoint point) {
 }
 
 void WrapperTrace::record_state(StatePoint point) {
+  if (point == StatePoint::kLoad) is_loaded_ = true;
   record_lone(LonePoint::kFound);
   record_state(StateKind::kParam, point, params_layout_, params_);
   if (!buffers_.empty()) record_state(StateKind::kBuffer, point, layouts_.buffers, buffers_);

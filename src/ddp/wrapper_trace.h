@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory_resource>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "lockstep/autograd/variable.h"
@@ -80,6 +81,9 @@ class WrapperTrace final : public StateSource {
 
   void record_target(const Tensor& target) override { inputs_.record_target(target); }
 
+  /// Whether a load was recorded since this was asked last.
+  bool take_loaded() { return std::exchange(is_loaded_, false); }
+
  private:
   /// Names them, too.
   LayoutId layout_of(std::span<const NamedVariable> variables);
@@ -104,6 +108,7 @@ class WrapperTrace final : public StateSource {
   NameId modules_;
   int n_exceptions_;  // In flight when it began.
   bool is_of_world_ = false;
+  bool is_loaded_ = false;
   bool is_silent_ = false;                   // Its end is not recorded.
   bool alone_ = false;                       // A step was taken that no reduction precedes.
   std::pmr::vector<const Tensor*> tensors_;  // Scratch.

@@ -73,7 +73,7 @@ class CatNode final : public Node {
   static Ref<CatNode> of(std::span<const Variable> parts, std::size_t dim) {
     Runtime& runtime = parts.front().runtime();
     Ref<CatNode> rest;
-    // From behind, so that the node of the first parts runs first.
+    // The last first, so that the node of the first parts is the youngest and runs first.
     for (std::size_t first = (parts.size() - 1) / 2 * 2;; first -= 2) {
       Ref<CatNode> node = Node::make<CatNode>(runtime, dim);
       if (rest) node->connect(kRest, *rest);

@@ -71,6 +71,24 @@ class Module : public ListedModule {
   /// place.
   void zero_grad(bool set_to_none = true) const;
 
+  /// Freezes or unfreezes all parameters of this module (`requires_grad_`).
+  void requires_grad(bool on = true) const;
+
+  /// Every parameter and buffer under every name, tied ones repeatedly: a module's own before its submodules'.
+  /// Source: torch.nn.Module.state_dict.
+  StateDict state_dict() const;
+
+  /// Copies the values of `from` into the tensors of these names, converting their dtype. Of a wrapped model the load
+  /// is recorded: ranks must load the same.
+  ///
+  /// Returns: the names that were left out; none if `strict`.
+  /// Errors: std::runtime_error with PyTorch's lines about missing and unexpected names, if `strict`, and about shapes
+  ///     in any case. A departure: nothing has been copied then.
+  /// Source: torch.nn.Module.load_state_dict.
+  IncompatibleKeys load_state_dict(const StateDict& from,
+                                   bool strict = true,
+                                   const CallSite& site = CallSite::here());
+
   /// Draws new initial values for everything in this module, in order of registration: the same
   /// draws as constructing the model in PyTorch after torch.manual_seed.
   void reset_parameters(Generator& generator);
@@ -117,6 +135,7 @@ class Module : public ListedModule {
     Module* module;
   };
 
+  void list_state(const std::string& prefix, std::vector<NamedVariable>& all) const;
   /// This module and everything in it, each once, parents before children.
   std::pmr::vector<Visit> visits() const;
   static void visit(Module& module, std::string prefix, std::pmr::vector<Visit>& seen);

@@ -61,6 +61,16 @@ struct Group : GroupOptions {
   std::optional<double> initial_lr{};  ///< What schedules start from; set by the first scheduler.
 };
 
+/// What Optimizer::state_dict returns: PyTorch's "state" and "param_groups". Its tensors are the optimizer's own, as
+/// PyTorch's are, but for a clone.
+struct OptimizerState {
+  std::vector<StateList> state;
+  std::vector<Group> groups;
+
+  /// With tensors in memory of their own.
+  OptimizerState clone() const;
+};
+
 /// An option that all groups of an optimizer share.
 struct OptimizerOption {
   std::string_view name;  ///< PyTorch's.
@@ -125,6 +135,13 @@ class Optimizer {
   std::span<StateList> state() { return state_; }
 
   std::span<const StateList> state() const { return state_; }
+
+  OptimizerState state_dict() const;
+  /// Continues from `from`: copies of its tensors in the parameters' dtypes, its rates and other options.
+  /// Errors: std::invalid_argument with PyTorch's texts for other groups, and for tensors of other shapes than the
+  ///     parameters', which PyTorch takes. Nothing has changed then.
+  /// Source: torch.optim.Optimizer.load_state_dict.
+  void load_state_dict(const OptimizerState& from);
 
   /// Sets list `name` of parameter `i`, as a snapshot has it. Lists appear with their first use.
   void load_state(std::string_view name, std::size_t i, Tensor values);

@@ -223,13 +223,21 @@ void StepRecord::record_cleared(bool to_none) {
 void StepRecord::record_tensors(const OptimizerView& view, const Part& part) {
   recorder_->record_states(
       StateKind::kParam, StatePoint::kStep, part.names, part.data, part.wrapper);
+  record_lists(view, part, StatePoint::kStep);
+}
+
+void StepRecord::record_lists(const OptimizerView& view, const Part& part, StatePoint point) {
   if (view.state.empty()) return;
   scratch_.clear();
   for (const StateList& list : view.state) {
     for (const std::size_t i : part.indices) scratch_.push_back(&list.tensors[i]);
   }
-  recorder_->record_states(
-      StateKind::kOptimizer, StatePoint::kStep, part.state_names, scratch_, part.wrapper);
+  recorder_->record_states(StateKind::kOptimizer, point, part.state_names, scratch_, part.wrapper);
+}
+
+void StepRecord::record_loaded(const OptimizerView& view) {
+  for (const Part& part : parts_) record_lists(view, part, StatePoint::kLoad);
+  scratch_.clear();
 }
 
 void StepRecord::record_step(const OptimizerView& view, const StepOutcome& outcome) {

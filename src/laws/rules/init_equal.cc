@@ -82,16 +82,17 @@ class InitEqual final : public Law {
     WrapperKey wrapper;
     std::uint32_t layout = 0;
     StateKind kind = StateKind::kParam;
-    std::int32_t generation = 0;  ///< Loads before it: each load re-arms the law.
+    bool is_loaded = false;  ///< After a load, which re-arms the law.
+    std::int32_t sync = 0;   ///< Then, of the forward: a rank may have loaded alone before.
     friend auto operator<=>(const Key&, const Key&) = default;
   };
 
   struct RankPlace {
-    std::int32_t generation = 0;
+    bool has_loaded = false;
     bool loaded_parameters = false;
     bool keeps_own = false;
     bool went_alone = false;  ///< A forward under no_sync came first: its buffers are its own.
-    std::vector<std::pair<StateKind, LayoutId>> seen;  // In this generation.
+    std::vector<std::pair<StateKind, LayoutId>> seen;  // Since the last load.
   };
 
   static bool is_read(const StateEvent& state) {
@@ -109,14 +110,14 @@ class InitEqual final : public Law {
     if (is_awaited(state)) return on_step(event, state, names);
     if (!is_read(state)) return;
     RankPlace& place = places_[rank_wrapper_of(event)];
-    const Key key{wrapper_of(event.at), static_cast<std::uint32_t>(state.layout), state.kind, 0};
+    const Key key{wrapper_of(event.at), static_cast<std::uint32_t>(state.layout), state.kind};
     if (state.point == StatePoint::kWrap) {
       wraps_[key].add(event, state.digests);
     } else if (state.point == StatePoint::kLoad) {
       first_steps_.on_load(event);
       place.loaded_parameters = place.loaded_parameters || state.kind == StateKind::kParam;
       // A load is several events (parameters, frozen, buffers, optimizer) but re-arms once.
-      if (!place.seen.empty()) ++place.generation;
+      if (!place.seen.empty()) place.has_loaded = true;
       place.seen.clear();
     } else if (state.point == StatePoint::kForward) {
       on_forward(event, state, place, key, names);
@@ -142,7 +143,8 @@ class InitEqual final : public Law {
     const std::pair<StateKind, LayoutId> entry{state.kind, state.layout};
     if (std::find(place.seen.begin(), place.seen.end(), entry) != place.seen.end()) return;
     place.seen.push_back(entry);
-    key.generation = place.generation;
+    key.is_loaded = place.has_loaded;
+    if (key.is_loaded) key.sync = event.at.sync;
     Ballot& ballot = forwards_[key];
     ballot.add(event, state.digests);
     if (ballot.n_ranks() < wrappers_.n_members(key.wrapper, n_ranks_)) return;
@@ -174,7 +176,8 @@ class InitEqual final : public Law {
               std::vector<Rank> ranks,
               const NameTable& names) {
     Key at_wrap = key;
-    at_wrap.generation = 0;
+    at_wrap.is_loaded = false;
+    at_wrap.sync = 0;
     const auto wrapped = wraps_.find(at_wrap);
     const bool known = wrapped != wraps_.end();
     const bool equal_at_wrap = known && wrapped->second.against_first(i).empty();
@@ -187,7 +190,7 @@ class InitEqual final : public Law {
     finding.event = known && !equal_at_wrap ? "wrap" : "forward";
     const std::string what = key.kind == StateKind::kBuffer ? "the buffer " : "";
     finding.message = what + "differs from rank 0's when training starts";
-    if (key.generation > 0 || loads_.into(key.wrapper)) {
+    if (key.is_loaded || loads_.into(key.wrapper)) {
       finding.event = "forward";
       finding.cause = Cause::kLoadRank0Only;
       finding.message = what + "differs from rank 0's after a load";
@@ -224,7 +227,7 @@ class InitEqual final : public Law {
   /// where they differed then.
   const Ballot* unequal_at_wrap(const Key& key, const WrapEvent* wrap) const {
     if (wrap == nullptr || !wrap->synchronizes || buffers_ == BufferPolicy::kLocal) return nullptr;
-    if (key.wrapper.wrapper != 0 || key.generation != 0) return nullptr;
+    if (key.wrapper.wrapper != 0 || key.is_loaded) return nullptr;
     const auto wrapped = wraps_.find(key);
     const bool differ = wrapped != wraps_.end() && !wrapped->second.unanimous();
     return differ ? &wrapped->second : nullptr;

@@ -55,6 +55,8 @@ class StepRecord {
   void record_used(const OptimizerView& view);
   /// Moves the positions of the wrappers on to the next step.
   void record_step(const OptimizerView& view, const StepOutcome& outcome);
+  /// The state as it has been loaded.
+  void record_loaded(const OptimizerView& view);
   [[gnu::noinline]] void record_cleared(bool to_none);  // A row of bench/instructions.py.
 
  private:
@@ -88,6 +90,7 @@ class StepRecord {
   void put_in_order(std::span<std::size_t> indices, std::int32_t wrapper) const;
   NameId name_of(std::size_t i) const;
   void record_tensors(const OptimizerView& view, const Part& part);
+  void record_lists(const OptimizerView& view, const Part& part, StatePoint point);
   void name_part(Part& part, std::span<const StateList> state);
   void record_group(const OptimizerView& view, std::size_t g, const OptimizerInfo& info);
   /// Of the wrappers of a group's parameters, in ascending order, the one after `last`.

@@ -45,5 +45,6 @@ std::vector<Bug> data_bugs();
 std::vector<Bug> input_bugs();
 std::vector<Bug> script_bugs();
 std::vector<Bug> loop_bugs();
+std::vector<Bug> copy_bugs();
 
 }  // namespace lockstep::programs
