@@ -27,5 +27,4 @@
 #include "lockstep/nn/module.h"
 #include "lockstep/nn/pooling.h"
 #include "lockstep/nn/sequential.h"
-#include "lockstep/nn/state_dict.h"
 #include "lockstep/random/generator.h"

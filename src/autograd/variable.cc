@@ -7,8 +7,8 @@
 #include "lockstep/autograd/engine.h"
 #include "lockstep/autograd/graph.h"
 #include "lockstep/autograd/sparse_rows.h"
+#include "lockstep/autograd/user_call.h"
 #include "lockstep/tensor/in_flight.h"
-#include "lockstep/tensor/user_call.h"
 
 namespace lockstep {
 namespace {

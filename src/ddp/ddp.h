@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/autograd/user_call.h"
 #include "lockstep/autograd/variable.h"
 #include "lockstep/collectives/join.h"
 #include "lockstep/comm/process_group.h"
@@ -20,7 +21,6 @@
 #include "lockstep/memory/placed.h"
 #include "lockstep/reducer/comm_hook.h"
 #include "lockstep/reducer/reducer_error.h"
-#include "lockstep/tensor/user_call.h"
 
 namespace lockstep {
 

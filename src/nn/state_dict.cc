@@ -1,5 +1,3 @@
-#include "lockstep/nn/state_dict.h"
-
 #include <algorithm>
 #include <fmt/core.h>
 #include <set>

@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "lockstep/autograd/sparse_rows.h"
+#include "lockstep/autograd/user_call.h"
 #include "lockstep/optim/detail/step_record.h"
 #include "lockstep/tensor/kernels.h"
-#include "lockstep/tensor/user_call.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep::optim {

@@ -136,12 +136,12 @@ class Optimizer {
 
   std::span<const StateList> state() const { return state_; }
 
-  OptimizerState state_dict() const;
+  virtual OptimizerState state_dict() const;
   /// Continues from `from`: copies of its tensors in the parameters' dtypes, its rates and other options.
   /// Errors: std::invalid_argument with PyTorch's texts for other groups, and for tensors of other shapes than the
   ///     parameters', which PyTorch takes. Nothing has changed then.
   /// Source: torch.optim.Optimizer.load_state_dict.
-  void load_state_dict(const OptimizerState& from);
+  virtual void load_state_dict(const OptimizerState& from);
 
   /// Sets list `name` of parameter `i`, as a snapshot has it. Lists appear with their first use.
   void load_state(std::string_view name, std::size_t i, Tensor values);

@@ -72,9 +72,10 @@ class ZeroRedundancyOptimizer final : public optim::Optimizer, public Joinable {
   void consolidate_state_dict(std::int32_t to = 0);
   /// The state as the undivided optimizer would have it, as of the last consolidation.
   /// Errors: std::runtime_error with PyTorch's text if none came to this rank.
-  const std::vector<optim::StateList>& state_dict() const;
-  /// Takes this rank's share out of a whole state. Requires: the same parameters in the same order.
-  void load_state_dict(std::span<const optim::StateList> whole);
+  optim::OptimizerState state_dict() const override;
+  /// Takes this rank's share out of a whole state, and its options. Requires: the same parameters in
+  /// the same order and groups.
+  void load_state_dict(const optim::OptimizerState& whole) override;
 
   std::unique_ptr<JoinHook> join_hook(const JoinOptions& options) override;
 

@@ -130,7 +130,7 @@ void ZeroRedundancyOptimizer::consolidate_state_dict(std::int32_t to) {
   }
 }
 
-const std::vector<optim::StateList>& ZeroRedundancyOptimizer::state_dict() const {
+optim::OptimizerState ZeroRedundancyOptimizer::state_dict() const {
   if (!is_consolidated_) {
     throw std::runtime_error(
         "Optimizer state has not been consolidated on this rank. Please call "
@@ -138,16 +138,22 @@ const std::vector<optim::StateList>& ZeroRedundancyOptimizer::state_dict() const
         std::to_string(group_->rank()) +
         ")` on all ranks beforehand if you meant to save the global state.");
   }
-  return whole_state_;
+  return {.state = whole_state_, .groups = {groups().begin(), groups().end()}};
 }
 
-void ZeroRedundancyOptimizer::load_state_dict(std::span<const optim::StateList> whole) {
+void ZeroRedundancyOptimizer::load_state_dict(const optim::OptimizerState& whole) {
+  LOCKSTEP_CHECK(
+      whole.groups.size() == groups().size(),
+      fmt::format("a state of {} groups to load into {}", whole.groups.size(), groups().size()));
+  for (std::size_t g = 0; g < groups().size(); ++g) {
+    static_cast<optim::GroupOptions&>(groups()[g]) = whole.groups[g];
+  }
   if (!local_) return;
   const std::vector<std::size_t> share = share_of(group_->rank());
   for (optim::StateList& list : local_->state()) {
-    const auto source = std::find_if(
-        whole.begin(), whole.end(), [&list](const auto& other) { return other.name == list.name; });
-    if (source == whole.end()) continue;
+    const auto source = std::ranges::find_if(
+        whole.state, [&list](const auto& other) { return other.name == list.name; });
+    if (source == whole.state.end()) continue;
     LOCKSTEP_CHECK(source->tensors.size() == parameters().size(),
                    fmt::format("state '{}' to load has {} entries for {} parameters",
                                list.name,

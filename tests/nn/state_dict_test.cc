@@ -1,5 +1,5 @@
 // A model's state as a value: names, strict loads, copies.
-#include "lockstep/nn/state_dict.h"
+#include "lockstep/nn/module.h"
 
 #include <gmock/gmock.h>
 
@@ -9,7 +9,6 @@
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/linear.h"
-#include "lockstep/nn/module.h"
 #include "lockstep/nn/sequential.h"
 
 #include "tests/support/plain_runtime.h"

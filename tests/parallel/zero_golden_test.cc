@@ -170,7 +170,8 @@ Lines uneven_loop(const std::string& name,
         lines["end " + name + " " + me] = words(model);
         zero.consolidate_state_dict(0);
         try {
-          for (const optim::StateList& list : zero.state_dict()) {
+          const optim::OptimizerState whole = zero.state_dict();
+          for (const optim::StateList& list : whole.state) {
             for (std::size_t i = 0; i < list.tensors.size(); ++i) {
               lines["state " + name + " " + list.name + " " + std::to_string(i)] =
                   words(list.tensors[i]);

@@ -170,7 +170,7 @@ TEST(ZeroTest, AConsolidatedStateResumesTheRun) {
   const std::vector<Values> expected = undivided(kAdam, 4, 3);
   const MiniResult result = run_mini_world({.n_ranks = 2}, [&](MiniRank& rank) {
     const std::vector<Variable> parameters = parameters_of(rank.runtime, 4);
-    std::vector<optim::StateList> saved;
+    optim::OptimizerState saved;
     {
       ZeroRedundancyOptimizer zero(parameters, kAdam, rank.group);
       for (int step = 0; step < 2; ++step) {
@@ -183,6 +183,7 @@ TEST(ZeroTest, AConsolidatedStateResumesTheRun) {
       }
     }
     ZeroRedundancyOptimizer resumed(parameters, kAdam, rank.group);
+    resumed.set_lr(0.5);  // The rate is loaded, too.
     resumed.load_state_dict(saved);
     set_gradients(parameters, 2);
     resumed.step();
