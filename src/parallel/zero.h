@@ -73,8 +73,8 @@ class ZeroRedundancyOptimizer final : public optim::Optimizer, public Joinable {
   /// The state as the undivided optimizer would have it, as of the last consolidation.
   /// Errors: std::runtime_error with PyTorch's text if none came to this rank.
   optim::OptimizerState state_dict() const override;
-  /// Takes this rank's share out of a whole state, and its options. Requires: the same parameters in
-  /// the same order and groups.
+  /// Takes this rank's share out of a whole state, and its options.
+  /// Requires: the same parameters in the same order and groups.
   void load_state_dict(const optim::OptimizerState& whole) override;
 
   std::unique_ptr<JoinHook> join_hook(const JoinOptions& options) override;

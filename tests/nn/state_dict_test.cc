@@ -1,6 +1,4 @@
 // A model's state as a value: names, strict loads, copies.
-#include "lockstep/nn/module.h"
-
 #include <gmock/gmock.h>
 
 #include <gtest/gtest.h>
@@ -9,6 +7,7 @@
 #include "lockstep/nn/activations.h"
 #include "lockstep/nn/batch_norm.h"
 #include "lockstep/nn/linear.h"
+#include "lockstep/nn/module.h"
 #include "lockstep/nn/sequential.h"
 
 #include "tests/support/plain_runtime.h"
