@@ -104,6 +104,11 @@ void Contributions::observe(const Event& event,
   if (wrapper.wrapper < 0) return;
   if (const auto* loss = std::get_if<LossEvent>(&event.body)) {
     on_loss(*loss, windows_.at(wrapper, who));
+  } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+    // A loop may call another method of its module than forward: it never reduces, with or without one.
+    if (wrap->synchronizes) return;
+    windows_.at(wrapper, who).quiet = true;
+    any_ = true;
   } else if (const auto* forward = std::get_if<ForwardEvent>(&event.body)) {
     if (!forward->grad || !forward->through_wrapper) return;
     Window& window = windows_.at(wrapper, who);

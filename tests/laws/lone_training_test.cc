@@ -172,6 +172,22 @@ TEST(OwnReductionTest, WhatDiffersInTheStepWasNotReduced) {
   EXPECT_EQ(result.findings[0].tensor, "weight");
 }
 
+// A program that calls a method of its module other than forward has no forward that says so.
+TEST(OwnReductionTest, ALoopIsKnownWithoutItsForwards) {
+  for (const double used_by_other : {2.0, 3.0}) {
+    DdpJob job(2);
+    job.wrap(/*synchronizes=*/false);
+    for (std::int32_t rank = 0; rank < 2; ++rank) {
+      job.grad(rank, GradPoint::kInc, rank == 0 ? 1.0 : 3.0);
+      job.at(rank).wrapper = 0;
+      job.stream.add(rank, BackwardEvent{.reduced = false});
+      job.step(rank, rank == 0 ? 2.0 : used_by_other);
+    }
+    EXPECT_EQ(check("reduced-once", job.stream).findings.empty(), used_by_other == 2.0);
+    EXPECT_EQ(check("gradient-mean", job.stream).n_checked, used_by_other == 2.0 ? 1 : 0);
+  }
+}
+
 // Nothing shows what the others used, as where no call showed that they reduce by themselves.
 TEST(OwnReductionTest, AWrapperOfSomeRanksThatReducesNothingProvesNothing) {
   for (const std::int32_t n_wrapped : {1, 2}) {

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 SEAM = "averaging"
 ROUNDINGS = 1e-4  # Of sixteen bits.
 MOST_LOOKS = 8  # For modules, each at twice as many backwards as the one before.
+_current_node = getattr(torch._C, "_current_autograd_node", None)  # None outside of every node.
 
 
 class Averaged(Wrapper):
@@ -121,7 +122,7 @@ class Averaging:
 
     def posted(self, call: Call) -> None:
         """A collective of the program's own. One in the middle of a backward comes too early: hooks of the
-        program's run before ours, and leave no gradient of a single rank to look at."""
+        program's run before ours, and leave no gradient of a single rank to look at. What they queue for its end does not."""
         is_sum = call.reduce in (ReduceOp.SUM, ReduceOp.AVG)
         adds = call.op is CollectiveOp.ALL_REDUCE and is_sum
         to_one = call.op is CollectiveOp.REDUCE and is_sum
@@ -130,7 +131,7 @@ class Averaging:
             return
         if self._averaged:
             self._n_sent += sum(tensor.numel() for tensor in call.inputs if tensor.is_floating_point())
-        if self.recorder.scope == BACKWARD or not self._may_begin():
+        if self._is_in_the_middle() or not self._may_begin():
             return
         for tensor in call.inputs:
             if tensor.is_floating_point() and tensor.grad_fn is None:
@@ -155,20 +156,27 @@ class Averaging:
         wrapper.forget()
         self.recorder.wrapping.version += 1
 
+    def _is_in_the_middle(self) -> bool:
+        return self.recorder.scope == BACKWARD and (_current_node is None or _current_node() is not None)
+
+    def _n_backwards(self) -> int:
+        """With one that runs what was queued for its end."""
+        return self.n_backwards + (self.recorder.scope == BACKWARD)
+
     def _may_begin(self) -> bool:
-        return self.n_backwards > 0 and not self.recorder.wrapping.of and self.recorder.pen is not None
+        return self._n_backwards() > 0 and not self.recorder.wrapping.of and self.recorder.pen is not None
 
     def _find(self, tensor: torch.Tensor, adds: bool) -> bool:
         """Returns whether it is a gradient itself."""
-        if self.n_backwards >= self._next_look and self._next_look < 1 << MOST_LOOKS:
-            self._next_look = 2 * self.n_backwards
+        if self._n_backwards() >= self._next_look and self._next_look < 1 << MOST_LOOKS:
+            self._next_look = 2 * self._n_backwards()
             self._look()
         alike = [p for p in (place() for place in self._by_shape.get(tensor.shape, ())) if p is not None]
         for parameter in alike:
             if parameter.grad is not None and parameter.grad.data_ptr() == tensor.data_ptr():
                 self._reduced.add(id(parameter))
                 n_backwards, used = self._last_step
-                if n_backwards == self.n_backwards and id(parameter) in used:
+                if n_backwards == self._n_backwards() and id(parameter) in used:
                     self._late.add(id(parameter))
                 return True
         if not adds:
@@ -227,9 +235,10 @@ class Averaging:
         if not (self._may_begin() and (self._reduced or self._absent or self._copied)):
             return None
         pen, used = self.recorder.pen, self._free(optimizer)
-        # What was not the gradient itself counts if sums have come back.
-        reduced = self._reduced | {number for number, digest in self._copied.items() if pen is not None
-                                   and number in used and pen.digest(used[number].grad) != digest}
+        # What was not the gradient itself counts if sums have come back: all of it, since some sums leave a gradient as it was.
+        copied = {number: digest for number, digest in self._copied.items() if number in used}
+        changes = pen is not None and any(pen.digest(used[number].grad) != digest for number, digest in copied.items())
+        reduced = self._reduced | set(copied if changes else ())
         reduced |= {number for number in self._absent if number in used and used[number].grad is not None}
         # Of steps that were taken before, nothing was reduced; where a step takes some of what was reduced,
         # other ranks may take the rest, and need not know what else it takes. What has no gradient may have one there.

@@ -143,6 +143,36 @@ def test_gradients_in_one_piece_are_known_in_any_order(order: str, is_found: boo
     assert any(event["kind"] == "wrap" for event in events) is is_found
 
 
+def test_a_buffer_that_nothing_is_taken_from_reduces_nothing(tmp_path: Path) -> None:
+    sums = "for parameter in model.parameters():\n        {sum}"
+    (tmp_path / "job.py").write_text(JOB.replace(sums, "dist.all_reduce(torch.cat([p.grad.reshape(-1) for p in model.parameters()]))"))
+    _, events = events_of(tmp_path / "job.py", tmp_path)
+    assert not any(event["kind"] == "wrap" for event in events)
+
+
+HOOKS = """
+def average():
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+
+for parameter in model.parameters():
+    {hook}
+
+def sizes("""
+
+
+@pytest.mark.parametrize(("hook", "is_found"), [
+    ("parameter.register_hook(lambda grad: dist.all_reduce(grad))", False),
+    ("parameter.register_post_accumulate_grad_hook(lambda p: dist.all_reduce(p.grad))", False),
+    ("parameter.register_hook(lambda grad: torch.autograd.Variable._execution_engine.queue_callback(average))", True)])
+def test_sums_that_hooks_make_are_known_at_the_end_of_a_backward(hook: str, is_found: bool, tmp_path: Path) -> None:
+    """Within it, no gradient of a single rank is left to look at."""
+    text = JOB.replace("\ndef sizes(", HOOKS.replace("{hook}", hook))
+    (tmp_path / "job.py").write_text(text.replace("for parameter in model.parameters():\n        {sum}", "pass"))
+    _, events = events_of(tmp_path / "job.py", tmp_path)
+    assert any(event["kind"] == "wrap" for event in events) == is_found
+
+
 def test_a_buffer_is_compared_with_gradients_only_until_the_loop_is_known(tmp_path: Path) -> None:
     sums = "for parameter in model.parameters():\n        {sum}"
     flat = ("parts = [p.grad.reshape(-1) for p in model.parameters()]\n    flat = torch.cat(parts)\n    dist.all_reduce(flat)\n"

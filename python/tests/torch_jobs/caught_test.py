@@ -150,6 +150,7 @@ HEALTHY = (
 # four, as a mean would be that was divided twice.
 UNWRAPPED = {
     "averaged_accumulated.py": "reduced-once", "averaged_by_hand.py": "gradient-mean",
+    "averaged_at_the_end_of_backward.py": "gradient-mean", "averaged_by_method.py": "reduced-once",
     "averaged_flat.py": "gradient-mean", "averaged_for_a_while.py": "gradient-mean",
     "averaged_sums.py": "reduced-once", "averaged_unused.py": "collectives-match",
     "outer_optimizer.py": "collectives-match", "reduced_to_one.py": "collectives-match",
