@@ -165,7 +165,10 @@ class Exchanges:
         if not _is_of_program(call.frame):
             return
         group = call.calls.number
-        inside = {_number(context) for context in _contexts(call.frame, "backward") if context is not None}
+        contexts = [context for context in _contexts(call.frame, "backward") if context is not None]
+        # Where one function begins a call and another one waits for it, that one's backward begins the call back.
+        fed = (child for context in contexts for child, _ in context.next_functions if child is not None)
+        inside = {_number(node) for node in (*contexts, *fed)}
         for exchange in reversed(self.open):
             if not exchange.in_loss or exchange.group != group:
                 continue

@@ -140,7 +140,7 @@ HEALTHY = (
     "accumulation.py", "accumulation_reduced.py", "accumulation_scheduled.py", "average.py", "averages_averaged.py",
     "batch_divided_by_hand.py", "batch_norm_eval.py", "batch_weighted.py", "batches_by_length_divided.py", "bucket_view.py", "checkpointing.py", "classes_sorted.py", "clean.py", "cleared_by_hand.py",
     "clipped_then_changed.py", "clipping.py", "compiled.py", "drawn_for_each.py", "draws_some.py", "early_stop.py", "files_sorted.py", "find_unused.py", "frozen.py", "gan.py", "head_averaged.py",
-    "gather_own_first.py", "gather_times_ranks.py", "gather_with_grad.py", "helper_ended.py", "inner_optimizer.py", "iterable.py", "join.py",
+    "gather_begun_and_awaited.py", "gather_own_first.py", "gather_times_ranks.py", "gather_with_grad.py", "helper_ended.py", "inner_optimizer.py", "iterable.py", "join.py",
     "join_batch_norm.py", "join_counted.py", "join_epochs.py", "local_dropout.py", "local_sgd.py", "logged.py", "micro_weighted.py", "mixed_precision.py", "modules_beside.py", "monitored.py",
     "noise_by_sample.py", "norm_of_all.py", "own_data.py", "post_local_sgd.py", "own_shards.py", "random_split.py",
     "rank0_saves.py", "seeded_workers.py", "sequences_divided.py", "shards_padded.py", "sharpness_aware.py", "static_graph.py", "sub_groups.py", "sum_in_autograd.py", "sum_times_ranks.py",
