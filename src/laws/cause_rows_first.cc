@@ -415,10 +415,16 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
      "Give the loader a DistributedSampler (and no shuffle of its own), and call set_epoch on it "
      "before each epoch.",
      "docs/laws.md#9-samples-covered"},
-    in_zoo(Cause::kNoSetEpoch,
-           "docs/zoo.md#no-set-epoch",
-           "The sampler's epoch was never advanced, so every epoch had the same order.",
-           "Call sampler.set_epoch(epoch) at the beginning of every epoch."),
+    in_zoo(
+        Cause::kNoSetEpoch,
+        "docs/zoo.md#no-set-epoch",
+        "The sampler's epoch had not been advanced when its next order was drawn, so that epoch "
+        "had "
+        "the order of the one before.",
+        "Call sampler.set_epoch(epoch) at the beginning of every epoch, before the loader is asked "
+        "for a batch; a loader whose workers live on draws the next order before this one is used "
+        "up: "
+        "make a new one, or set its epoch before its last batch."),
     in_zoo(Cause::kNoSyncOneRank,
            "docs/zoo.md#no-sync-one-rank",
            "Some ranks ran a backward under no_sync that the others did not, so the others' "

@@ -104,15 +104,30 @@ TEST(ApartEvaluationsTest, AShareWhoseResultStaysWithItsRankIsAdvised) {
   ASSERT_EQ(advice.size(), 1U);
   EXPECT_EQ(advice[0].id, "A-evaluated-apart");
   EXPECT_THAT(advice[0].message,
-              HasSubstr("rank 0 evaluates 4 of the 12 samples of 'eval', which a sampler divides "
-                        "among 3 ranks, and no call brings together"));
+              HasSubstr("ranks 0-2 evaluate 4 of the 12 samples of 'eval', which a sampler divides "
+                        "among 3 ranks, each its own, and no call brings together"));
 }
 
 TEST(ApartEvaluationsTest, AllRanksAtOnceAreJudgedAsOneByOne) {
   Shares apart;
   Shares together;
-  EXPECT_EQ(check_together(kLaw, apart.evaluated().ended().stream()).advice.size(), 1U);
+  const std::vector<Advice> advice =
+      check_together(kLaw, apart.evaluated().ended().stream()).advice;
+  ASSERT_EQ(advice.size(), 1U);
+  EXPECT_THAT(advice[0].message, HasSubstr("ranks 0-2 evaluate"));
   EXPECT_TRUE(check_together(kLaw, together.evaluated().called().ended().stream()).advice.empty());
+}
+
+TEST(ApartEvaluationsTest, ARankThatEvaluatesAloneIsNamedAlone) {
+  Shares shares;
+  shares.sampled();
+  shares.add(0, PhaseEvent{PhaseKind::kEval});
+  shares.drawn().ended();
+  const std::vector<Advice> advice = shares.advice();
+  ASSERT_EQ(advice.size(), 1U);
+  EXPECT_THAT(advice[0].message,
+              HasSubstr("rank 0 evaluates 4 of the 12 samples of 'eval', which a sampler divides "
+                        "among 3 ranks, and"));
 }
 
 TEST(ApartEvaluationsTest, OnlyWhatIsDividedHasShares) {

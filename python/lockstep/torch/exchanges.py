@@ -8,8 +8,10 @@ nodes are known by their sequence numbers.
 """
 from __future__ import annotations
 
+import dis
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,7 +26,7 @@ from lockstep.words import CollectiveOp, ExchangeJoin, ReduceOp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import FrameType
+    from types import CodeType, FrameType
 
     from lockstep.torch.groups import Call
     from lockstep.torch.recorder import Recorder
@@ -66,10 +68,12 @@ class _Exchange:
     windows: frozenset[int] = frozenset()
     rows: PlainRows | None = None  # Of a gather: what it sent.
     plain: bool = False  # No gradient can come back for it.
+    is_mean: bool = False  # A function divides what it sums up: by the number of ranks, what else.
+    hands_on: bool = False  # Its backward hands on the gradient that it gets.
 
 
-def _contexts(frame: FrameType | None, function: str) -> Iterator[Any]:
-    """The contexts of the autograd functions whose `function` runs, the innermost first."""
+def _contexts(frame: FrameType | None, function: str) -> Iterator[tuple[Any, CodeType]]:
+    """The contexts of the autograd functions whose `function` runs, the innermost first, and its code."""
     for _ in range(MOST_FRAMES):
         if frame is None:
             return
@@ -78,8 +82,21 @@ def _contexts(frame: FrameType | None, function: str) -> Iterator[Any]:
         if code.co_name == function and code.co_argcount and code.co_varnames[0].startswith(("ctx", "context")):
             context = frame.f_locals.get(code.co_varnames[0])
             if isinstance(context, BackwardCFunction):
-                yield context if not any(place in code.co_filename for place in _OWN) else None
+                yield (context if not any(place in code.co_filename for place in _OWN) else None), code
         frame = frame.f_back
+
+
+def _is_mean(call: Call) -> bool:
+    """Whether a function of autograd takes the mean of what it sends."""
+    code = next((code for _, code in _contexts(call.frame, "forward")), None)
+    sums = call.op is CollectiveOp.ALL_REDUCE and call.reduce is ReduceOp.SUM
+    return call.reduce is ReduceOp.AVG or (sums and code is not None and _divides(code))
+
+
+@cache
+def _divides(code: CodeType) -> bool:
+    return any(step.argrepr in ("/", "/=") or step.opname.endswith("TRUE_DIVIDE") or step.argval in ("div", "div_")
+               for step in dis.get_instructions(code))
 
 
 def _is_of_program(frame: FrameType | None) -> bool:
@@ -135,7 +152,8 @@ class Exchanges:
             return
         self.open.append(_Exchange(
             call.op.name.lower(), call.reduce, call.calls.number, call.calls.size, call.calls.rank, call.seq,
-            self.recorder.current.opt, call.site, join, place, self._next_number(), rows=self._rows_of(call, join)))
+            self.recorder.current.opt, call.site, join, place, self._next_number(), rows=self._rows_of(call, join),
+            is_mean=join is ExchangeJoin.FUNCTION and _is_mean(call)))
 
     def _rows_of(self, call: Call, join: ExchangeJoin) -> PlainRows | None:
         if join is not ExchangeJoin.CONSTANT or call.op is not CollectiveOp.ALL_GATHER or len(call.inputs) != 1:
@@ -149,7 +167,7 @@ class Exchanges:
     def _joined(self, call: Call) -> tuple[ExchangeJoin, int]:
         """How the result will join a graph, and the number of the node that says where; -1 = it will not."""
         if not torch.is_grad_enabled():
-            context = next(_contexts(call.frame, "forward"), None)
+            context, _ = next(_contexts(call.frame, "forward"), (None, None))
             sends = any(tensor.is_floating_point() for tensor in call.inputs)
             if context is None or not sends or not any(context.needs_input_grad):
                 return ExchangeJoin.FUNCTION, -1
@@ -165,7 +183,7 @@ class Exchanges:
         if not _is_of_program(call.frame):
             return
         group = call.calls.number
-        contexts = [context for context in _contexts(call.frame, "backward") if context is not None]
+        contexts = [context for context, _ in _contexts(call.frame, "backward") if context is not None]
         # Where one function begins a call and another one waits for it, that one's backward begins the call back.
         fed = (child for context in contexts for child, _ in context.next_functions if child is not None)
         inside = {_number(node) for node in (*contexts, *fed)}
@@ -201,6 +219,8 @@ class Exchanges:
         for exchange in self.open:
             if exchange.in_loss and exchange.node is not None:
                 self._handles.append(exchange.node.register_prehook(_Arrival(self.recorder, exchange)))
+                if exchange.is_mean:
+                    self._handles.append(exchange.node.register_hook(_Departure(self.recorder, exchange)))
 
     def _find_plain_rows(self, roots: list[Any]) -> None:
         gathers = [(exchange, exchange.rows) for exchange in self.open if exchange.rows is not None]
@@ -257,7 +277,7 @@ class Exchanges:
         exchange.wrapper = self.recorder.current.wrapper
         scaled = False
         if not exchange.answered and exchange.node is not None:
-            scaled = self._slopes.is_scaled(exchange.node, exchange.size)
+            scaled = self._slopes.is_scaled(exchange.node, exchange.size) or self._is_own(exchange)
             if not scaled:
                 exchange.windows = self._slopes.windows(exchange.node, exchange.size)
         exchange.node = None
@@ -265,6 +285,12 @@ class Exchanges:
             self._write(exchange, scaled)
         elif len(self._held) < MOST_HELD:
             self._held.append(exchange)
+
+    def _is_own(self, exchange: _Exchange) -> bool:
+        """Whether the gradient of the own share is the right one, since the wrapper averages it with the others'. That of a mean of the
+        ranks is, where a function hands it on undivided; so is that of the own loss, where the loss is nothing but what the function sums up."""
+        is_sum = exchange.join is ExchangeJoin.FUNCTION and exchange.call == "all_reduce"
+        return is_sum and (exchange.hands_on or self._slopes.is_loss(exchange.node))
 
     def stepped(self) -> None:
         """An optimizer has stepped or left it out: its window is over."""
@@ -306,6 +332,21 @@ class _Arrival:
             own = pen.digest(grad) if grad is not None else 1
             digest = (digest * 0x9E3779B97F4A7C15 + own) % (1 << 64)
         self._exchange.digest = digest
+
+
+class _Departure:
+    """Compares the gradient that a function hands on with the one that it has got."""
+
+    def __init__(self, recorder: Recorder, exchange: _Exchange) -> None:
+        self._recorder = recorder
+        self._exchange = exchange
+
+    def __call__(self, handed_on: tuple[Any, ...], got: tuple[Any, ...]) -> None:
+        self._recorder.quietly(SEAM, lambda: self._compare(handed_on, got))
+
+    def _compare(self, handed_on: tuple[Any, ...], got: tuple[Any, ...]) -> None:
+        given = [grad for grad in handed_on if grad is not None]
+        self._exchange.hands_on = len(given) == len(got) == 1 and got[0] is not None and torch.equal(given[0], got[0])
 
 
 def install(recorder: Recorder) -> None:

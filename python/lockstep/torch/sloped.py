@@ -71,6 +71,10 @@ class Slopes:
         loss's own, or that of the number before it."""
         return self._is_cut(node, float(factor), True)
 
+    def is_loss(self, node: Any) -> bool:
+        """Whether the loss is what `node` returns, and nothing else."""
+        return len(self._roots) == 1 and self._roots[0] is node
+
     def windows(self, node: Any, factor: int) -> frozenset[int]:
         """The numbers k of micro-steps for which on each way from the loss to `node` lies a number whose
         slope is `factor / k` times the loss's own: one factor that makes up for the ranks and takes the

@@ -10,7 +10,7 @@ import math
 import tempfile
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -96,7 +96,7 @@ def judge(ranks: Sequence[Seen], one: Seen) -> Judgement:
         ranks: what they saw; _why_not() has nothing against them.
         one: what the companion run saw.
     """
-    why = one.why_not or _other_rows(ranks, one) or _other_shape(ranks[0], one)
+    why = one.why_not or _other_rows(ranks, one) or _other_shape(ranks, one)
     if why:
         return _not_checkable(why)
     count = _Count()
@@ -132,17 +132,27 @@ def _other_rows(ranks: Sequence[Seen], one: Seen) -> str:
     return ""
 
 
-def _other_shape(first: Seen, one: Seen) -> str:
+def _other_shape(ranks: Sequence[Seen], one: Seen) -> str:
+    first = ranks[0]
     for number, (step, single) in enumerate(zip(first.steps, one.steps)):
         if step.batches != single.batches:
-            return (f"step {number} takes {len(step.batches)} batches on each rank and {len(single.batches)} as one rank: the "
-                    "script divides its micro-steps by the number of ranks")
+            why = ": the script divides its micro-steps by the number of ranks"
+            divides = len(single.batches) == len(ranks) * len(step.batches)
+            return (f"step {number} takes {_named(step.batches)} on each rank and {_named(single.batches)} as one rank"
+                    f"{why if divides else ''}")
         if step.gradients.keys() != single.gradients.keys():
             return (f"the optimizer of rank 0 holds {len(step.gradients)} parameters, that of one rank "
                     f"{len(single.gradients)}: its state is divided among the ranks")
     if len(one.steps) != len(first.steps):
         return f"as one rank the script makes {len(one.steps)} steps, not {len(first.steps)}"
     return ""
+
+
+def _named(batches: Sequence[tuple[Any, int]]) -> str:
+    if len(batches) != 1:
+        return f"{len(batches)} batches"
+    [(key, number)] = batches
+    return f"batch {number} of {key[0]}:{key[1]}"
 
 
 def _notes(first: Seen, one: Seen) -> tuple[str, ...]:

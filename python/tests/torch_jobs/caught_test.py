@@ -124,6 +124,10 @@ BROKEN = {
     "step_skipped_once.py": (2, [Expected("replicas-equal", "nan-skip-one-rank", 5, (1,)),
                                  Expected("optimizer-equal", "nan-skip-one-rank", field="step", ranks=(1,))]),
     "stream_not_divided.py": (2, [Expected("samples-covered", "iterable-unsharded", 0, (0, 1))]),
+    "losses_summed_then_divided.py": (2, [Expected(
+        "single-process-equal", "collective-outside-autograd", 0, (0, 1), site=line_of("losses_summed_then_divided.py", "dist.all_reduce("))]),
+    "mean_in_a_function_divided.py": (2, [Expected(
+        "single-process-equal", "collective-outside-autograd", 0, (0, 1), site=line_of("mean_in_a_function_divided.py", "dist.all_reduce("))]),
     "sum_outside_autograd.py": (3, [Expected(
         "single-process-equal", "collective-outside-autograd", 0, (0, 1, 2),
         site=line_of("sum_outside_autograd.py", "dist.all_reduce("), says="by the number of ranks, 3")]),
@@ -141,7 +145,7 @@ HEALTHY = (
     "batch_divided_by_hand.py", "batch_norm_eval.py", "batch_weighted.py", "batches_by_length_divided.py", "bucket_view.py", "checkpointing.py", "classes_sorted.py", "clean.py", "cleared_by_hand.py",
     "clipped_then_changed.py", "clipping.py", "compiled.py", "drawn_for_each.py", "draws_some.py", "early_stop.py", "files_sorted.py", "find_unused.py", "frozen.py", "gan.py", "head_averaged.py",
     "gather_begun_and_awaited.py", "gather_own_first.py", "gather_times_ranks.py", "gather_with_grad.py", "helper_ended.py", "inner_optimizer.py", "iterable.py", "join.py",
-    "join_batch_norm.py", "join_counted.py", "join_epochs.py", "local_dropout.py", "local_sgd.py", "logged.py", "micro_weighted.py", "mixed_precision.py", "modules_beside.py", "monitored.py",
+    "join_batch_norm.py", "join_counted.py", "join_epochs.py", "local_dropout.py", "local_sgd.py", "logged.py", "losses_averaged.py", "mean_in_a_function.py", "micro_weighted.py", "mixed_precision.py", "modules_beside.py", "monitored.py",
     "noise_by_sample.py", "norm_of_all.py", "own_data.py", "post_local_sgd.py", "own_shards.py", "random_split.py",
     "rank0_saves.py", "seeded_workers.py", "sequences_divided.py", "shards_padded.py", "sharpness_aware.py", "static_graph.py", "sub_groups.py", "sum_in_autograd.py", "sum_times_ranks.py",
     "two_models_one_optimizer.py", "two_trainings.py", "uneven_windows_weighted.py", "validation.py", "weight_averages.py", "weighted_divided.py", "workers.py",

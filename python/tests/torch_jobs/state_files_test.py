@@ -206,7 +206,7 @@ class Runs:
     (torch.ones(2).to_sparse(), "'torch._utils._rebuild_sparse_tensor'"),
     (nn.Linear(1, 1), "'torch.nn.modules.linear.Linear'"), ({1, 2}, "'__builtin__.set'"),
     (torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), "'torch._utils._rebuild_qtensor'"),
-], ids=str)
+], ids=["called", "evaluated", "sparse", "module", "set", "quantized"])
 def test_nothing_is_executed_and_what_is_refused_has_a_name(tmp_path: Path, value: object, named: str,
                                                             monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

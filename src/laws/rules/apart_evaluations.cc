@@ -3,6 +3,8 @@
 #include <iterator>
 #include <string>
 
+#include "lockstep/laws/report.h"
+
 namespace lockstep::laws {
 
 namespace {
@@ -56,6 +58,7 @@ void ApartEvaluations::on_phase(const Event& event, const PhaseEvent& phase) {
 }
 
 void ApartEvaluations::on_samples(const Event& event, const SampleEvent& samples) {
+  if (evaluating_.contains(event.rank)) evaluators_[samples.split].insert(event.rank);
   if (event.rank != watched_) return;
   const auto share = shares_.find(samples.split);
   if (share == shares_.end()) return;
@@ -101,13 +104,16 @@ std::vector<Advice> ApartEvaluations::advice(const NameTable& names) const {
   if (reports_ || writes_) return advice;
   for (const auto& [split, share] : shares_) {
     if (!share.over || share.combined) continue;
+    const std::set<Rank>& who = evaluators_.at(split);
     advice.push_back({"A-evaluated-apart",
-                      "rank " + std::to_string(to_int(*watched_)) + " evaluates " +
+                      ranks_text({who.begin(), who.end()}) +
+                          (who.size() > 1 ? " evaluate " : " evaluates ") +
                           std::to_string(share.epoch.per_rank) + " of the " +
                           std::to_string(share.epoch.dataset_size) + " samples of '" +
                           std::string(names.text(split)) + "', which a sampler divides among " +
-                          std::to_string(share.epoch.n_replicas) +
-                          " ranks, and no call brings together what they find: a metric that one "
+                          std::to_string(share.epoch.n_replicas) + " ranks" +
+                          (who.size() > 1 ? ", each its own" : "") +
+                          ", and no call brings together what they find: a metric that one "
                           "of them prints, "
                           "keeps a checkpoint by or stops by is true of its share alone"});
   }

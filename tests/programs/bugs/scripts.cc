@@ -107,7 +107,7 @@ std::vector<Bug> script_bugs() {
        .has_words = true},
       {.id = "evaluated-apart",
        .program = evaluated_apart,
-       .expected = {.law = "A-evaluated-apart", .says = "rank 0 evaluates 4 of the 8 samples"}},
+       .expected = {.law = "A-evaluated-apart", .says = "ranks 0, 1 evaluate 4 of the 8 samples"}},
   };
 }
 

@@ -57,7 +57,8 @@ class ApartEvaluations {
   std::set<Rank> evaluating_;
   std::set<Line> lines_of_training_;
   std::map<NameId, Share> shares_;
-  std::set<NameId> trained_;  // Splits that are drawn in training, too.
+  std::map<NameId, std::set<Rank>> evaluators_;  // By split: who draws of it in evaluation.
+  std::set<NameId> trained_;                     // Splits that are drawn in training, too.
   bool reports_ = false;
   bool writes_ = false;  // Several ranks, as they evaluate.
 };
