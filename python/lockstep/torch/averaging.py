@@ -22,7 +22,7 @@ import torch
 from lockstep.torch.autocast import word_for
 from lockstep.torch.recorder import BACKWARD
 from lockstep.torch.wrapping import Wrapper
-from lockstep.words import CollectiveOp, ReduceOp, StateKind, StatePoint
+from lockstep.words import CollectiveOp, PhaseKind, ReduceOp, StateKind, StatePoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,6 +50,8 @@ class Averaged(Wrapper):
         self.through = self.prepared = True  # No forward can miss a reduction, no backward lies inside one.
         self.place.sync = 0
         self._follows_data = False
+        self._evaluates = False
+        self._evaluated: dict[str, torch.Tensor] = {}  # The buffers of an evaluation that is not over: the module may end before it.
 
     def n_elements(self) -> int:
         """What a step needs that all have sent. Which parameters have gradients may differ from step to step."""
@@ -60,6 +62,11 @@ class Averaged(Wrapper):
         if pen is None:
             return
         recorder.current = place
+        if self._evaluates == module.training:
+            self._write_buffers()
+            self._evaluates = not module.training
+            self._evaluated = self.own_buffers() if self._evaluates else {}
+            pen.phase(self.index, PhaseKind.TRAIN if module.training else PhaseKind.EVAL)
         grad = torch.is_grad_enabled()
         trains = grad and module.training
         if self._follows_data:
@@ -71,6 +78,17 @@ class Averaged(Wrapper):
         pen.forward(self.index, True, False, module.training, grad, word_for(self.all))
         if self._follows_data:
             recorder.batches.consumed(self, trains)
+
+    def own_buffers(self) -> dict[str, torch.Tensor]:
+        """Those that each rank computes from its own batches, such as running statistics."""
+        module = self.module()
+        named = () if module is None else module.named_buffers()
+        return {name: buffer for name, buffer in named if buffer.is_floating_point()}
+
+    def _write_buffers(self) -> None:
+        """What an evaluation that is over was made with: nothing brings the ranks' buffers together."""
+        self.write_states(StateKind.BUFFER, StatePoint.EVAL, self._evaluated)
+        self._evaluated = {}
 
     def follow_data(self) -> None:
         """Those of the first step, too, whose place is before it."""
@@ -91,6 +109,7 @@ class Averaged(Wrapper):
             super().unwatch_entry()
 
     def write_end(self) -> None:
+        self._write_buffers()
         if not self.is_replaced:
             super().write_end()
 
@@ -290,7 +309,7 @@ class Averaging:
             pen.wrap(
                 wrapper.index, wrapper.layout([name for name, _ in wrapper.trained]),
                 wrapper.layout([name for name, p in wrapper.all.items() if not p.requires_grad]),
-                wrapper.layout([]), wrapper.layout(wrapper.ignored), "local", 0, 0, recorder.world, False)
+                wrapper.layout(list(wrapper.own_buffers())), wrapper.layout(wrapper.ignored), "local", 0, 0, recorder.world, False)
         return wrapper
 
     def _begin(self, wrapper: Averaged) -> None:

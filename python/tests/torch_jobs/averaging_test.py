@@ -331,3 +331,13 @@ dist.destroy_process_group()
     assert samples == [
         (0, "train", [0, 2]), (1, "train", [4, 6]), (2, "train", [8]), (3, "eval", [0, 2])]
     assert not any(event["kind"] == "batch" for event in events)
+
+
+def test_an_evaluation_is_recorded_with_the_buffers_that_it_was_made_with(tmp_path: Path) -> None:
+    """Once it is over: a step goes on, or the program ends."""
+    _, events = events_of(SCRIPTS.parent / "reported" / "loop_buffers_apart.py", tmp_path)
+    [wrap] = [event for event in events if event["kind"] == "wrap"]
+    assert wrap["buffers"] == ["1.running_mean", "1.running_var"]
+    kept = [event for event in events if event["kind"] in ("phase", "buffer") and event["at"][1] == 0]
+    assert [(event["kind"], event.get("phase", event.get("point")), event["at"][4]) for event in kept] == [
+        ("phase", "eval", 3), ("buffer", "eval", 3), ("phase", "train", 3), ("phase", "eval", 6), ("buffer", "eval", 6)]

@@ -107,6 +107,8 @@ ROWS = {
     "evaluated_apart": Row(None, advice="A-evaluated-apart"),
     # All ranks go wrong alike.
     "nothing_loaded": Row(None, advice="A-nothing-loaded"),
+    # Each rank may have statistics of its own on purpose.
+    "loop_buffers_apart": Row(None, advice="A-buffers-apart"),
     # They may write the same.
     "written_by_all": Row(None, advice="A-overwritten"),
     "wrapped_again": Row(None, advice="A-wrapped-again"),
