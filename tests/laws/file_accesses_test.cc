@@ -1,6 +1,9 @@
 // checkpoint-whole on files that one rank reads or writes after another has written them.
 #include "lockstep/laws/rules/detail/checkpoints/file_accesses.h"
 
+#include <array>
+#include <vector>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/ddp_job.h"
@@ -33,10 +36,11 @@ struct Files {
   void touch(std::int32_t rank,
              SnapshotAction action,
              std::string_view path = "best.pt",
-             std::uint64_t digest = 7) {
-    stream.add(
-        rank,
-        SnapshotEvent{.action = action, .step = 3, .detail = stream.name(path), .digest = digest});
+             std::uint64_t digest = 7,
+             std::int64_t step = 3) {
+    stream.add(rank,
+               SnapshotEvent{
+                   .action = action, .step = step, .detail = stream.name(path), .digest = digest});
   }
 
   void write(std::int32_t rank, std::uint64_t digest = 7) {
@@ -287,6 +291,50 @@ TEST(FileAccessesTest, TheLastCallCountsWhetherAllMakeItOrOne) {
     accesses.on_read({.rank = 1, .path = "best.pt"});
     EXPECT_EQ(accesses.judged().advice.empty(), alone_last);
   }
+}
+
+/// Whether advice is given on writes of one file: each a rank, a step and a digest.
+std::vector<Advice> written(const std::vector<std::array<int, 3>>& writes) {
+  Files files;
+  for (const auto& [rank, step, digest] : writes) {
+    files.touch(rank,
+                SnapshotAction::kPart,
+                "last.pt",
+                static_cast<std::uint64_t>(digest),
+                std::int64_t{step});
+  }
+  return files.advice();
+}
+
+TEST(ReplacedFilesTest, AFileOfOneRankThatAnotherWritesLaterIsLost) {
+  const std::vector<Advice> found = written({{0, 2, 7}, {0, 4, 8}, {1, 12, 9}});
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].id, "A-written-over");
+  EXPECT_TRUE(found[0].message.starts_with(
+      "rank 1 writes last.pt after step 12, which rank 0 wrote after step 4 with other contents"))
+      << found[0].message;
+}
+
+TEST(ReplacedFilesTest, TheSameContentsLoseNothing) {
+  EXPECT_TRUE(written({{0, 4, 7}, {1, 12, 7}}).empty());
+  EXPECT_TRUE(written({{0, 4, 0}, {1, 12, 7}}).empty()) << "not known";
+  EXPECT_TRUE(written({{0, 4, 7}, {1, 12, 0}}).empty()) << "not known";
+}
+
+TEST(ReplacedFilesTest, OneRankMayWriteItsFileAgain) {
+  EXPECT_TRUE(written({{0, 4, 7}, {0, 12, 8}}).empty());
+}
+
+TEST(ReplacedFilesTest, AfterARestartAnotherRankMayWriteIt) {
+  Files files;
+  files.touch(0, SnapshotAction::kPart, "last.pt", 7, 4);
+  for (const std::int32_t rank : {0, 1, 2}) files.stream.at(rank).attempt = 1;
+  files.touch(1, SnapshotAction::kPart, "last.pt", 8, 12);
+  EXPECT_TRUE(files.advice().empty());
+}
+
+TEST(ReplacedFilesTest, RanksMayTakeTurns) {
+  EXPECT_TRUE(written({{0, 4, 7}, {1, 8, 8}, {0, 12, 9}, {1, 16, 10}}).empty());
 }
 
 }  // namespace

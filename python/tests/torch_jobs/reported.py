@@ -109,6 +109,8 @@ ROWS = {
     "nothing_loaded": Row(None, advice="A-nothing-loaded"),
     # Each rank may have statistics of its own on purpose.
     "loop_buffers_apart": Row(None, advice="A-buffers-apart"),
+    # They may be meant to replace it.
+    "written_over": Row(None, advice="A-written-over"),
     # They may write the same.
     "written_by_all": Row(None, advice="A-overwritten"),
     "wrapped_again": Row(None, advice="A-wrapped-again"),

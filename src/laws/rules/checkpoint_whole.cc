@@ -9,6 +9,7 @@
 #include "lockstep/laws/rules/checkers.h"
 #include "lockstep/laws/rules/detail/checkpoints/continuations.h"
 #include "lockstep/laws/rules/detail/checkpoints/file_accesses.h"
+#include "lockstep/laws/rules/detail/checkpoints/replaced_files.h"
 #include "lockstep/laws/rules/detail/remarks.h"
 #include "lockstep/laws/rules/resumes.h"
 
@@ -55,6 +56,8 @@ class CheckpointWhole final : public Law {
     switch (snapshot->action) {
       case SnapshotAction::kPart:
         savings_[key].parts.push_back({to_int(event.rank), detail, snapshot->digest});
+        replaced_.on_write({event.at.attempt, snapshot->step, to_int(event.rank), snapshot->digest},
+                           detail);
         if (has_all_calls(*snapshot))
           files_.on_write({event.at.attempt, snapshot->step, to_int(event.rank), detail});
         return judge_left(event.rank, key);
@@ -104,6 +107,7 @@ class CheckpointWhole final : public Law {
     if (!failures_.empty()) result.advice.push_back(advice_on_failures());
     if (auto advice = resumes_.advice()) result.advice.push_back(std::move(*advice));
     for (Advice& advice : files.advice) result.advice.push_back(std::move(advice));
+    if (auto advice = replaced_.advice()) result.advice.push_back(std::move(*advice));
     auto unloaded = unloaded_.advice(
         "A-nothing-loaded", "Nothing was loaded: training went on from what was there.", names);
     if (unloaded) result.advice.push_back(std::move(*unloaded));
@@ -286,6 +290,7 @@ class CheckpointWhole final : public Law {
   std::map<std::string, std::map<std::int32_t, std::uint64_t>> written_;  // Path, attempt.
   std::vector<Read> reads_;
   FileAccesses files_;
+  ReplacedFiles replaced_;
   Remarks unloaded_{LogKind::kNotLoaded};
   Continuations continuations_;
   std::map<std::pair<std::int32_t, std::string>, Finding> findings_;

@@ -1,0 +1,45 @@
+#include "lockstep/laws/rules/detail/checkpoints/replaced_files.h"
+
+#include <algorithm>
+
+namespace lockstep::laws {
+
+void ReplacedFiles::on_write(const Write& write, const std::string& path) {
+  const File file{write.attempt, path};
+  if (files_.size() >= kMostFiles && !files_.contains(file)) return;
+  const auto [known, is_first] =
+      files_[file].try_emplace(write.rank, Span{write.step, write.step, write.digest});
+  Span& span = known->second;
+  if (is_first) return;
+  span.first = std::min(span.first, write.step);
+  if (write.step >= span.last) {
+    span.last = write.step;
+    span.digest = write.digest;
+  }
+}
+
+std::optional<Advice> ReplacedFiles::advice() const {
+  const auto replaces = [](const auto& later, const auto& earlier) {
+    const bool known = later.second.digest != 0 && earlier.second.digest != 0;
+    return known && later.second.first > earlier.second.last &&
+           later.second.digest != earlier.second.digest;
+  };
+  for (const auto& [file, writers] : files_) {
+    for (const auto& earlier : writers) {
+      const auto later = std::ranges::find_if(
+          writers, [&](const auto& other) { return replaces(other, earlier); });
+      if (later == writers.end()) continue;
+      const std::string first = std::to_string(earlier.first);
+      return Advice{"A-written-over",
+                    "rank " + std::to_string(later->first) + " writes " + file.second +
+                        " after step " + std::to_string(later->second.first) + ", which rank " +
+                        first + " wrote after step " + std::to_string(earlier.second.last) +
+                        " with other contents: unless that is meant, what rank " + first +
+                        " kept there is lost; have one rank write, or name files by what all "
+                        "ranks count alike"};
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep::laws
