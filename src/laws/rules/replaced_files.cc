@@ -1,6 +1,7 @@
 #include "lockstep/laws/rules/detail/checkpoints/replaced_files.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace lockstep::laws {
 
@@ -29,14 +30,16 @@ std::optional<Advice> ReplacedFiles::advice() const {
       const auto later = std::ranges::find_if(
           writers, [&](const auto& other) { return replaces(other, earlier); });
       if (later == writers.end()) continue;
-      const std::string first = std::to_string(earlier.first);
-      return Advice{"A-written-over",
-                    "rank " + std::to_string(later->first) + " writes " + file.second +
-                        " after step " + std::to_string(later->second.first) + ", which rank " +
-                        first + " wrote after step " + std::to_string(earlier.second.last) +
-                        " with other contents: unless that is meant, what rank " + first +
-                        " kept there is lost; have one rank write, or name files by what all "
-                        "ranks count alike"};
+      std::string message = "rank ";
+      message += std::to_string(later->first);
+      message += " writes " + file.second;
+      message += " after step " + std::to_string(later->second.first);
+      message += ", which rank " + std::to_string(earlier.first);
+      message += " wrote after step " + std::to_string(earlier.second.last);
+      message +=
+          " with other contents: unless that is meant, what that rank kept there is lost; "
+          "have one rank write, or name files by what all ranks count alike";
+      return Advice{"A-written-over", std::move(message)};
     }
   }
   return std::nullopt;
