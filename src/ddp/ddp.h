@@ -95,6 +95,7 @@ class Ddp : public Joinable {
   /// What the model's forward gets for a variable that it is called with: under mixed precision
   /// floating-point ones become narrow.
   Variable cast_input(const Variable& input) const;
+  /// The next argument of the forward that has begun, for traces.
   void record_input(const Variable& input);
 
   /// Communicates buckets by `hook` instead of averaging them. Once in a wrapper's lifetime.

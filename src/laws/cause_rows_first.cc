@@ -423,8 +423,7 @@ constexpr auto kFirstCauses = std::to_array<CauseInfo>({
         "the order of the one before.",
         "Call sampler.set_epoch(epoch) at the beginning of every epoch, before the loader is asked "
         "for a batch; a loader whose workers live on draws the next order before this one is used "
-        "up: "
-        "make a new one, or set its epoch before its last batch."),
+        "up: make a new one, or set its epoch before its last batch."),
     in_zoo(Cause::kNoSyncOneRank,
            "docs/zoo.md#no-sync-one-rank",
            "Some ranks ran a backward under no_sync that the others did not, so the others' "

@@ -41,6 +41,7 @@ class StateDict {
   /// The same. Errors: ContractViolation where the name is unknown, with those that are there.
   const Tensor& at(std::string_view name) const;
 
+  /// Whether a name is there.
   bool contains(std::string_view name) const { return find(name) != nullptr; }
 
   std::size_t size() const { return entries_.size(); }

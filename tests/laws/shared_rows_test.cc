@@ -17,9 +17,9 @@ using ::testing::IsEmpty;
 
 using Rows = std::vector<std::uint64_t>;
 
-/// The first `n` of an order of 64 rows that is drawn from `seed`.
-Rows order(unsigned seed, std::size_t n = 64) {
-  Rows rows(64);
+/// The first `n` of an order of `size` rows that is drawn from `seed`.
+Rows order(unsigned seed, std::size_t n = 64, std::size_t size = 64) {
+  Rows rows(size);
   std::iota(rows.begin(), rows.end(), 100);
   std::mt19937 generator(seed);
   for (std::size_t i = rows.size(); i > 1; --i) std::swap(rows[i - 1], rows[generator() % i]);
@@ -215,7 +215,7 @@ TEST(SharedRowsTest, GroupsThatTrainApartMayReadTheSame) {
 
 TEST(SharedRowsTest, InALargeWorldTheFirstRanksSpeakForAll) {
   std::vector<Rows> parts(70);
-  for (unsigned rank = 0; rank < 64; ++rank) parts[rank] = order(rank);
+  for (unsigned rank = 0; rank < 64; ++rank) parts[rank] = order(rank, 64, 2000);
   ASSERT_EQ(GivenRows(70).pass(parts).advice().size(), 1U);
   parts[63].clear();
   EXPECT_THAT(GivenRows(70).pass(parts).advice(), IsEmpty()) << "not all of them have been seen";

@@ -49,10 +49,15 @@ class InputRows:
     def _write(self, name: str, tensor: torch.Tensor) -> None:
         """What needs a gradient has been computed."""
         pen = self._recorder.pen
-        if pen is None or tensor.requires_grad or tensor.dim() == 0 or not self._wants(name):
+        if pen is None or tensor.requires_grad or tensor.dim() == 0 or not self._wants(name) or _is_captured(tensor):
             return
         n = min(len(tensor), MOST_ROWS)
         values = tensor.detach()[:n].cpu()
         pen.input(self._wrapper, name, values, n)
         self._n_rows[name] = self._n_rows.get(name, 0) + n
         self._n_bytes[name] = self._n_bytes.get(name, 0) + values.nbytes
+
+
+def _is_captured(tensor: torch.Tensor) -> bool:
+    """A graph of a GPU is being captured, which a copy to the host would end."""
+    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()

@@ -138,3 +138,25 @@ def test_after_that_many_bytes_no_more_of_an_argument_is_copied() -> None:
     for _ in range(2):
         rows.write([large, torch.zeros(1, 1)], True)
     assert written == ["1", "2", "2"]
+
+
+@pytest.mark.parametrize("captures", [False, True])
+def test_nothing_is_copied_while_a_graph_is_captured(captures: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: captures)
+    written = []
+
+    class OnGpu:
+        is_cuda, requires_grad, nbytes = True, False, 8
+        dim, detach, cpu = (lambda self: 1), (lambda self: self), (lambda self: self)
+        __len__, __getitem__ = (lambda self: 2), (lambda self, _: self)
+
+    class Recorder:
+        rank = 0
+        looking = type("Looking", (), {"budget": 0.0})
+        pen = type("Pen", (), {"input": lambda self, wrapper, name, values, n: written.append(n)})()
+
+    rows: Any = input_rows.InputRows(Recorder(), 0)  # type: ignore[arg-type]
+    rows._write("1", OnGpu())
+    assert written == ([] if captures else [2])
