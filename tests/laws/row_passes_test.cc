@@ -41,6 +41,13 @@ TEST(RowPassesTest, ARowOfItsOwnThatARankMeetsAgainBeginsAPass) {
   EXPECT_EQ(seen.n_read, 10);
 }
 
+TEST(RowPassesTest, TheFirstSharedRowIsThatOfTheFirstPass) {
+  const SharedTally seen = tally({{{1}, {2}, {1}, {3}}, {{3}, {1}, {3}, {5}}});
+  EXPECT_EQ(seen.n_passes, 2);
+  EXPECT_EQ(seen.n_shared, 2);
+  EXPECT_EQ(seen.first, 1U);
+}
+
 TEST(RowPassesTest, SharesThatGoRoundAreNotShared) {
   EXPECT_EQ(tally({{{1, 2}, {3, 4}, {5, 6}}, {{3, 4}, {5, 6}, {1, 2}}, {{5, 6}, {1, 2}, {3, 4}}})
                 .n_shared,

@@ -72,13 +72,21 @@ class GivenRows {
     return *this;
   }
 
-  /// A pass of each rank, in forwards of four rows.
+  /// What follows belongs to a later attempt.
+  GivenRows& restart() {
+    for (std::int32_t rank = 0; rank < job_.n_ranks(); ++rank) {
+      ++job_.at(rank).attempt;
+      job_.stream.add(rank, WrapEvent{.group = 0, .n_ranks = job_.n_ranks()});
+    }
+    return *this;
+  }
+
+  /// A pass of each rank, in forwards of `size` rows.
   GivenRows& pass(const std::vector<Rows>& of_rank, std::string_view argument = "1") {
     for (std::int32_t rank = 0; rank < job_.n_ranks(); ++rank) {
       const Rows& rows = of_rank[static_cast<std::size_t>(rank)];
-      for (std::size_t i = 0; i < rows.size(); i += 4) {
-        const std::span batch =
-            std::span(rows).subspan(i, std::min<std::size_t>(4, rows.size() - i));
+      for (std::size_t i = 0; i < rows.size(); i += size) {
+        const std::span batch = std::span(rows).subspan(i, std::min(size, rows.size() - i));
         job_.at(rank);
         job_.stream.add(rank,
                         InputEvent{.argument = job_.stream.name(argument),
@@ -120,6 +128,7 @@ class GivenRows {
 
   DType dtype = DType::kF32;
   std::int64_t n_elems = 4;
+  std::size_t size = 4;  ///< Of a batch.
 
  private:
   DdpJob job_;
@@ -173,6 +182,25 @@ TEST(SharedRowsTest, PaddingIsInOrder) {
     job.pass(parts);
   }
   EXPECT_THAT(job.advice(), IsEmpty());
+}
+
+TEST(SharedRowsTest, ALastBatchMayBeFilledUpWithRowsOfOthers) {
+  std::vector<Rows> parts(2, Rows(64));
+  std::iota(parts[0].begin(), parts[0].end(), 0);
+  std::iota(parts[1].begin(), parts[1].end(), 1000);
+  std::copy_n(parts[1].begin(), 24, parts[0].begin() + 40);
+  std::copy_n(parts[0].begin(), 24, parts[1].begin() + 40);
+  GivenRows job;
+  job.size = 32;
+  EXPECT_THAT(job.pass(parts).advice(), IsEmpty());
+  EXPECT_EQ(job.pass({order(1, 32), order(2, 32, 2000)}).advice().size(), 1U)
+      << "it was not the last";
+}
+
+TEST(SharedRowsTest, WhatAnEarlierAttemptReadBySamplersSaysNothing) {
+  GivenRows job;
+  job.samples("train").restart().pass({order(1), order(2)});
+  EXPECT_EQ(job.advice().size(), 1U);
 }
 
 TEST(SharedRowsTest, AFewSharedRowsMayBeMeant) {

@@ -126,7 +126,6 @@ double chance_of(std::int64_t n_shared, std::int64_t n_passes, std::int64_t n_ra
   for (std::int64_t i = 0; i < n_passes; ++i) {
     chance += std::exp(log_term);
     const auto k = static_cast<double>(i);
-    if (n <= k) break;
     log_term += std::log((n - k) / (k + 1.0) * own / (1.0 - own));
   }
   return chance;
