@@ -319,6 +319,10 @@ TEST(SharedRowsTest, InputsThatDoNotChangeOrHaveEqualRowsAreInOrder) {
   EXPECT_THAT(beside({1, 2, 3, 4, 1, 2, 3, 4}), IsEmpty()) << "the same in each forward";
   EXPECT_THAT(beside({1, 1, 1, 1, 2, 2, 2, 2}), IsEmpty()) << "one value per forward";
   EXPECT_THAT(beside({1, 2, 3, 4}), IsEmpty()) << "one forward";
+  GivenRows job;
+  job.size = 1;
+  job.pass({part(1, 0, 2), part(1, 1, 2)}, "1").pass({order(9, 32), order(9, 32)}, "2");
+  EXPECT_THAT(job.advice(), IsEmpty()) << "one row per forward, such as a step";
 }
 
 TEST(SharedRowsTest, WhereSamplersSayWhatIsReadTheyKnowBetter) {
