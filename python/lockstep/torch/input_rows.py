@@ -60,4 +60,4 @@ class InputRows:
 
 def _is_captured(tensor: torch.Tensor) -> bool:
     """A graph of a GPU is being captured, which a copy to the host would end."""
-    return tensor.is_cuda and torch.cuda.is_current_stream_capturing()
+    return bool(tensor.is_cuda and torch.cuda.is_current_stream_capturing())
