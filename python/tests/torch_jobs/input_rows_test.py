@@ -77,10 +77,15 @@ def test_what_a_loss_compares_with_is_its_target(tmp_path: Path) -> None:
     assert seen[1]["rows"] == seen[3]["rows"] == [digest(5, 6), digest(7, 8)]
 
 
-def test_targets_of_one_number_each_are_left_out(tmp_path: Path) -> None:
+def test_targets_of_one_number_each_and_labels_are_left_out(tmp_path: Path) -> None:
     seen = inputs("nn.functional.mse_loss(ddp(x)[:, :1], y[:, :1]).backward()\n"
-                  "nn.functional.cross_entropy(ddp(x), torch.tensor([0, 1])).backward()", tmp_path)
+                  "nn.functional.cross_entropy(ddp(x).unsqueeze(2).expand(2, 2, 3), torch.tensor([[0, 1, 0], [1, 0, 1]])).backward()", tmp_path)
     assert [event["argument"] for event in seen] == ["1", "1"]
+
+
+def test_scalars_are_left_out(tmp_path: Path) -> None:
+    seen = inputs("ddp(x, torch.tensor(1.0)).sum().backward()", tmp_path)
+    assert [event["argument"] for event in seen] == ["1"]
 
 
 def test_forwards_that_do_not_train_and_inputs_that_need_a_gradient_are_left_out(tmp_path: Path) -> None:
