@@ -2,9 +2,12 @@
 #include "lockstep/laws/rules/detail/checkpoints/file_accesses.h"
 
 #include <array>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "lockstep/laws/rules/detail/checkpoints/replaced_files.h"
 
 #include "tests/support/ddp_job.h"
 
@@ -323,6 +326,33 @@ TEST(ReplacedFilesTest, TheSameContentsLoseNothing) {
 
 TEST(ReplacedFilesTest, OneRankMayWriteItsFileAgain) {
   EXPECT_TRUE(written({{0, 4, 7}, {0, 12, 8}}).empty());
+}
+
+TEST(ReplacedFilesTest, WhatItHeldLastCounts) {
+  EXPECT_TRUE(written({{0, 2, 7}, {0, 4, 9}, {1, 12, 9}}).empty());
+  EXPECT_EQ(written({{0, 2, 9}, {0, 4, 7}, {1, 12, 9}}).size(), 1U);
+}
+
+/// That is a finding of its own.
+TEST(ReplacedFilesTest, InOneStepNeitherIsLater) {
+  laws::ReplacedFiles files;
+  files.on_write({.attempt = 0, .step = 4, .rank = 0, .digest = 7}, "last.pt");
+  files.on_write({.attempt = 0, .step = 4, .rank = 1, .digest = 8}, "last.pt");
+  EXPECT_FALSE(files.advice().has_value());
+}
+
+TEST(ReplacedFilesTest, OfManyFilesTheFirstAreFollowed) {
+  laws::ReplacedFiles files;
+  const auto write_by_both = [&](const std::string& path) {
+    files.on_write({.attempt = 0, .step = 4, .rank = 0, .digest = 7}, path);
+    files.on_write({.attempt = 0, .step = 12, .rank = 1, .digest = 8}, path);
+  };
+  for (int i = 0; i < 4096; ++i)
+    files.on_write({.attempt = 0, .step = 4, .rank = 0, .digest = 7}, std::to_string(i));
+  write_by_both("one more");
+  EXPECT_FALSE(files.advice().has_value());
+  write_by_both("4095");
+  EXPECT_TRUE(files.advice().has_value());
 }
 
 TEST(ReplacedFilesTest, AfterARestartAnotherRankMayWriteIt) {

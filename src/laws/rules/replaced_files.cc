@@ -12,7 +12,6 @@ void ReplacedFiles::on_write(const Write& write, const std::string& path) {
       files_[file].try_emplace(write.rank, Span{write.step, write.step, write.digest});
   Span& span = known->second;
   if (is_first) return;
-  span.first = std::min(span.first, write.step);
   if (write.step >= span.last) {
     span.last = write.step;
     span.digest = write.digest;
