@@ -260,11 +260,9 @@ std::optional<Advice> DataRead::batches_repeat(const SplitPlace& place,
                      "on purpose")};
 }
 
-std::vector<Advice> DataRead::advice(const Worlds& worlds,
-                                     const NameTable& names,
-                                     bool found) const {
+std::vector<Advice> DataRead::advice(const Worlds& worlds, const NameTable& names) const {
   std::vector<Advice> advice = later_.advice(names);
-  if (!found && advice.empty()) advice = shared_rows_.advice(wrappers_, worlds, names);
+  std::ranges::move(shared_rows_.advice(wrappers_, worlds, names), std::back_inserter(advice));
   if (std::optional<Advice> divided_twice = held_.advice(names))
     advice.push_back(*std::move(divided_twice));
   if (std::optional<Advice> numbered_apart = numberings_.advice(names))

@@ -35,8 +35,8 @@ class DataRead {
   /// At most one per way of reading and split. `worlds`: how many ranks there are.
   std::vector<Finding> findings(const Worlds& worlds, const NameTable& names) const;
 
-  /// On what may be meant. `found`: findings say how the data are divided.
-  std::vector<Advice> advice(const Worlds& worlds, const NameTable& names, bool found) const;
+  /// On what may be meant.
+  std::vector<Advice> advice(const Worlds& worlds, const NameTable& names) const;
 
   std::int64_t n_checked() const { return n_checked_; }
 

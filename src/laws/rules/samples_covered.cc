@@ -54,12 +54,11 @@ class SamplesCovered final : public Law {
     for (Finding& finding : findings_) {
       if (leaks && finding.cause == Cause::kNone) finding.cause = Cause::kSplitLeak;
     }
-    const bool found = !findings_.empty();
     LawResult result = conclude(kSamplesCovered,
                                 std::move(findings_),
                                 n_checked_ + data_.n_checked(),
                                 "epoch and sample events of a sampler without replacement");
-    result.advice = data_.advice(worlds_, names, found);
+    result.advice = data_.advice(worlds_, names);
     return result;
   }
 
