@@ -24,6 +24,12 @@ void check_groups(std::span<const Group> own, std::span<const Group> loaded) {
 
 /// A count is a scalar; all else has its parameter's shape.
 void check_shapes(std::span<const Variable> parameters, const StateList& list) {
+  if (list.tensors.size() > parameters.size()) {
+    throw std::invalid_argument(fmt::format("loaded state dict has {} of {} parameters for {}",
+                                            list.name,
+                                            list.tensors.size(),
+                                            parameters.size()));
+  }
   for (std::size_t i = 0; i < list.tensors.size(); ++i) {
     const Tensor& values = list.tensors[i];
     if (!values.defined() || list.is_count || values.shape() == parameters[i].shape()) continue;

@@ -111,6 +111,14 @@ TEST_F(OptimizerStateTest, WhatDoesNotFitIsRefused) {
             "optimizer's group");
   EXPECT_THAT(refusal([&] { one.load_state_dict(wide.state_dict()); }),
               HasSubstr("momentum_buffer of shape [3] for parameter 0, which has shape [1]"));
+
+  OptimizerState longer = two.state_dict();
+  two.step();
+  longer.state = two.state_dict().state;
+  longer.groups = one.state_dict().groups;
+  EXPECT_EQ(
+      refusal([&] { one.load_state_dict(longer); }),
+      "loaded state dict has " + std::string(longer.state[0].name) + " of 2 parameters for 1");
 }
 
 }  // namespace
