@@ -62,9 +62,9 @@ void train_wide(RankContext& context, std::int64_t width, std::int64_t steps, Wr
   Runtime& runtime = context.runtime();
   Generator generator(1);
   nn::Sequential model(runtime);
-  model.append<nn::Linear>(width, width, nn::LinearOptions{}, generator);
+  model.append<nn::Linear>(width, width, generator);
   model.append<nn::ReLU>();
-  model.append<nn::Linear>(width, 1, nn::LinearOptions{}, generator);
+  model.append<nn::Linear>(width, 1, generator);
   auto&& trained = wrap(model);
   optim::Sgd optimizer(model.parameters(), {.lr = 0.01});
   const double rank = context.rank();

@@ -52,7 +52,7 @@ void append_linear(lockstep::nn::Sequential& model,
                    std::int64_t in,
                    std::int64_t out,
                    lockstep::Generator& generator) {
-  model.append<lockstep::nn::Linear>(in, out, lockstep::nn::LinearOptions{}, generator);
+  model.append<lockstep::nn::Linear>(in, out, generator);
 }
 
 /// Four layers of 2,048, with ReLU, on 512 rows: matrix products.
@@ -77,7 +77,7 @@ Job cnn(Runtime& runtime, lockstep::Generator& generator) {
   std::int64_t in = 3;
   for (const std::int64_t out : {64, 64, 128, 128}) {
     model->append<lockstep::nn::Conv2d>(
-        in, out, lockstep::nn::Conv2dOptions{.padding = 1}, generator);
+        in, out, generator, lockstep::nn::Conv2dOptions{.padding = 1});
     model->append<lockstep::nn::BatchNorm2d>(out);
     model->append<lockstep::nn::ReLU>();
     if (in == 64 && out == 64) model->append<lockstep::nn::MaxPool2d>(lockstep::nn::tile(2));

@@ -9,9 +9,9 @@ namespace lockstep::bench {
 /// Its layers, with the same weights each time.
 inline void append_tiny(nn::Sequential& model) {
   Generator generator(1);
-  model.append<nn::Linear>(16, 16, nn::LinearOptions{}, generator);
+  model.append<nn::Linear>(16, 16, generator);
   model.append<nn::ReLU>();
-  model.append<nn::Linear>(16, 1, nn::LinearOptions{}, generator);
+  model.append<nn::Linear>(16, 1, generator);
 }
 
 /// Trains it for `steps` with batches of 8 and SGD; each rank has its own inputs.

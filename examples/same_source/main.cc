@@ -50,9 +50,9 @@ Tensor targets(RankContext& context, std::int64_t step) {
 Result train(RankContext& context) {
   lockstep::Generator seed(11);
   lockstep::nn::Sequential model(context.runtime());
-  model.append<lockstep::nn::Linear>(kFeatures, 8, lockstep::nn::LinearOptions{}, seed);
+  model.append<lockstep::nn::Linear>(kFeatures, 8, seed);
   model.append<lockstep::nn::ReLU>();
-  model.append<lockstep::nn::Linear>(8, 1, lockstep::nn::LinearOptions{}, seed);
+  model.append<lockstep::nn::Linear>(8, 1, seed);
   lockstep::DistributedDataParallel ddp(model, context.world());
   std::vector<Variable> parameters;
   for (const auto& named : model.named_parameters()) parameters.push_back(named.variable);

@@ -1,7 +1,7 @@
 #include <optional>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/words.h"
 #include "lockstep/gpu/cuda/accelerator.h"
 #include "lockstep/harness/backends/connect.h"
 
@@ -15,15 +15,15 @@ enum class DeviceArithmetic : std::uint8_t { kFast, kStrict };
 }  // namespace
 
 template <>
-inline constexpr WordTable<2> kWords<DeviceArithmetic> = {"fast", "strict"};
+inline constexpr EnumNames<2> kEnumNames<DeviceArithmetic> = {"fast", "strict"};
 
 Result<std::unique_ptr<Accelerator>> open_cuda_device(const BackendOptions& options) {
   constexpr const char* kVariable = "LOCKSTEP_CUDA";
   const std::string said = process_environment()(kVariable).value_or("fast");
-  const std::optional<DeviceArithmetic> arithmetic = parse_word<DeviceArithmetic>(said);
+  const std::optional<DeviceArithmetic> arithmetic = parse_enum<DeviceArithmetic>(said);
   if (!arithmetic) {
     return Error{"'" + said + "' is not an arithmetic of the device: fast or strict" +
-                     did_you_mean(said, kWords<DeviceArithmetic>),
+                     did_you_mean(said, kEnumNames<DeviceArithmetic>),
                  kVariable};
   }
   return cuda::open_accelerator(

@@ -8,7 +8,7 @@ namespace lockstep {
 namespace {
 
 // By BugKind. An explicit table: a linker drops objects that register themselves.
-constexpr std::array<BugTraits, kWords<BugKind>.size()> kTraits = {{
+constexpr std::array<BugTraits, kEnumNames<BugKind>.size()> kTraits = {{
     {BugKind::kBypassWrapper, LoopPoint::kForward, false},
     {BugKind::kExtraCollective, LoopPoint::kStep, true},
     {BugKind::kFlipBit, LoopPoint::kBackward, false},

@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 /// In the order of the enumerators that have a word.
-constexpr const auto& kObjectiveWords = kWords<DeclaredLoss>;
+constexpr const auto& kObjectiveWords = kEnumNames<DeclaredLoss>;
 constexpr std::int64_t kMostOfWeight = 1'000'000;  // So that products of several fit.
 
 Error wrong_weights(const std::string& text, std::int32_t n_ranks) {

@@ -68,7 +68,7 @@ ProbeBatch Probe::sequences(std::span<const std::int64_t> tokens) {
   batch.x = Variable(Tensor::of(runtime, {batch.n_tokens, n_columns_}, DType::kF64, x));
   // d/dz (z + 1/2)^2 = d/dz |z + 1/2| = 1 at z = 0.
   batch.y = Tensor::full(runtime, {batch.n_tokens, 1}, DType::kF64, -0.5);
-  rank_->record().samples(ids);
+  rank_->annotate().samples(ids);
   return batch;
 }
 

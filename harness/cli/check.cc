@@ -74,7 +74,7 @@ Result<Checked> check_part(const Judgeable& part,
   const std::string& scenario = loaded.value().header.scenario;
   std::string title = part.paths() + (scenario.empty() ? "" : ": " + scenario);
   if (!part.dumps.empty()) {
-    const auto source = parse_word<CallSource>(loaded.value().header.run_id);
+    const auto source = parse_enum<CallSource>(loaded.value().header.run_id);
     title = title_of(source.value_or(CallSource::kFlightRecorder), part.dumps.size());
   }
   finish_report(report.value(),

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/harness/cli/commands.h"
 #include "lockstep/harness/cli/judge.h"
 #include "lockstep/harness/explore/parts/part_file.h"
@@ -38,9 +38,9 @@ enum class ZooVerdict : std::uint8_t {
 namespace lockstep {
 
 template <>
-inline constexpr WordTable<3> kWords<cli::ZooKind> = {"buggy", "fixed", "look-alike"};
+inline constexpr EnumNames<3> kEnumNames<cli::ZooKind> = {"buggy", "fixed", "look-alike"};
 template <>
-inline constexpr WordTable<5> kWords<cli::ZooVerdict> = {
+inline constexpr EnumNames<5> kEnumNames<cli::ZooVerdict> = {
     "caught", "quiet", "miss", "false alarm", "differs"};
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/trace/memory_trace.h"
 
 namespace lockstep {
@@ -20,7 +20,7 @@ enum class ComparedPoint : std::uint8_t {
   kStep,      ///< The parameters that it left.
 };
 template <>
-inline constexpr WordTable<2> kWords<ComparedPoint> = {"grad.used", "step"};
+inline constexpr EnumNames<2> kEnumNames<ComparedPoint> = {"grad.used", "step"};
 
 /// What one event said of several tensors.
 struct DigestList {

@@ -5,15 +5,15 @@
 #include <string_view>
 #include <utility>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/words.h"
 #include "lockstep/comm/detail/nccl_order.h"
 
 namespace lockstep {
 
 /// As NCCL's log has them.
 template <>
-inline constexpr WordTable<3> kWords<NcclProtocol> = {"SIMPLE", "LL", "LL128"};
+inline constexpr EnumNames<3> kEnumNames<NcclProtocol> = {"SIMPLE", "LL", "LL128"};
 
 namespace {
 
@@ -221,7 +221,7 @@ class LogReader {
 };
 
 std::optional<NcclProtocol> protocol_of(const NcclChoice& choice) {
-  return parse_word<NcclProtocol>(choice.protocol);
+  return parse_enum<NcclProtocol>(choice.protocol);
 }
 
 // Whether the trees of this machine are those that NCCL builds where each rank is its own node, repeated as

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/text.h"
 #include "lockstep/base/types.h"
-#include "lockstep/base/words.h"
 #include "lockstep/harness/format/schema.h"
 #include "lockstep/harness/format/table_reader.h"
 
@@ -99,12 +99,12 @@ struct FieldValue<std::string> {
   static std::string_view word(const std::string& value) { return value; }
 };
 
-template <Worded E>
+template <NamedEnum E>
 struct FieldValue<E> {
   static constexpr FieldType kType = FieldType::kWord;
 
   static void describe(SchemaField& field) {
-    for (const std::string_view word : kWords<E>) {
+    for (const std::string_view word : kEnumNames<E>) {
       if (!word.empty()) field.words.push_back(word);
     }
   }
@@ -112,7 +112,7 @@ struct FieldValue<E> {
   static void read(TableReader& table, const SchemaField& field, E& value) {
     if (!table.has(field.key)) return;  // The default may be a value that has no word.
     const std::string word = table.word(field.key, name_of(value), field.words, field.later);
-    value = parse_word<E>(word).value_or(value);
+    value = parse_enum<E>(word).value_or(value);
   }
 
   static std::string shown(E value) { return std::string(name_of(value)); }
@@ -121,7 +121,7 @@ struct FieldValue<E> {
 };
 
 /// Some words of an enum, or all of them.
-template <Worded E>
+template <NamedEnum E>
 struct FieldValue<std::vector<E>> {
   static constexpr FieldType kType = FieldType::kWords;
 
@@ -131,13 +131,13 @@ struct FieldValue<std::vector<E>> {
     if (!table.has(field.key)) return;
     values.clear();
     for (const std::string& word : table.words(field.key, field.words)) {
-      if (const std::optional<E> value = parse_word<E>(word)) values.push_back(*value);
+      if (const std::optional<E> value = parse_enum<E>(word)) values.push_back(*value);
     }
   }
 
   static std::string shown(const std::vector<E>& values) {
     if (values.empty()) return "none";
-    return values.size() == kWords<E>.size() ? "all" : "some";
+    return values.size() == kEnumNames<E>.size() ? "all" : "some";
   }
 };
 

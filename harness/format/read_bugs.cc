@@ -80,7 +80,7 @@ const Section<BugTable>& bug_section() {
 
 std::vector<std::string_view> bug_points() {
   const auto points =
-      std::span(kWords<LoopPoint>).first(static_cast<std::size_t>(LoopPoint::kSave));
+      std::span(kEnumNames<LoopPoint>).first(static_cast<std::size_t>(LoopPoint::kSave));
   return {points.begin(), points.end()};
 }
 
@@ -125,9 +125,9 @@ BugSpec read_bug(const TomlNode& node, std::int32_t n_ranks, Problem& problem) {
   }
   TableReader table(node, bug_section().name(), problem);
   const std::string word = table.text("kind", "");
-  const std::optional<BugKind> kind = parse_word<BugKind>(word);
+  const std::optional<BugKind> kind = parse_enum<BugKind>(word);
   if (!kind) {
-    problem.report("unknown bug '" + word + "'" + did_you_mean(word, kWords<BugKind>),
+    problem.report("unknown bug '" + word + "'" + did_you_mean(word, kEnumNames<BugKind>),
                    table.where("kind"));
     return bug;
   }

@@ -178,7 +178,7 @@ const Section<Expectation::Metric>& metric_section() {
   static const Section<Metric> section("expect.metric", [](Section<Metric>& it) {
     it.add("name", &Metric::name, "Which one.")
         .preset(std::string(name_of(EvalMetric::kAccuracy)))
-        .words({kWords<EvalMetric>.begin(), kWords<EvalMetric>.end()});
+        .words({kEnumNames<EvalMetric>.begin(), kEnumNames<EvalMetric>.end()});
     it.add("min", &Metric::min, "It is at least this.");
     it.add("max", &Metric::max, "It is at most this.");
     it.add("equals", &Metric::equals, "It is exactly this.");

@@ -172,7 +172,7 @@ const Section<FaultPlace>& fault_place_section() {
 
 sim::FaultKind crash_kind(const std::string& how) {
   if (how == "oom") return sim::FaultKind::kOutOfMemory;
-  return parse_word<sim::FaultKind>(how).value_or(sim::FaultKind::kSigkill);
+  return parse_enum<sim::FaultKind>(how).value_or(sim::FaultKind::kSigkill);
 }
 
 void read_event_place(const TomlNode& node, sim::Fault& fault, Problem& problem) {
@@ -263,7 +263,7 @@ void plan_fault(TableReader& table,
   sim::Fault fault = std::move(given.fault);
   const bool crashes = given.kind == "crash";
   fault.kind = crashes ? crash_kind(given.how)
-                       : parse_word<sim::FaultKind>(given.kind).value_or(sim::FaultKind::kSigkill);
+                       : parse_enum<sim::FaultKind>(given.kind).value_or(sim::FaultKind::kSigkill);
   fault.permille = std::llround(given.factor * 1000.0);
   read_fault_place(table, fault, table.problem());
   table.finish();

@@ -89,7 +89,7 @@ HookSpec read_hook(TableReader& ddp, const JobSurroundings& around, Problem& pro
     TableReader table(*node, "ddp.hook", problem);
     spec = read_hook_table(table, around);
   } else {
-    spec.kind = parse_word<HookKind>(ddp.word("hook", name_of(spec.kind), kWords<HookKind>))
+    spec.kind = parse_enum<HookKind>(ddp.word("hook", name_of(spec.kind), kEnumNames<HookKind>))
                     .value_or(spec.kind);
     spec.local_sgd.subgroup = around.ranks_per_node;
   }

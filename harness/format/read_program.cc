@@ -186,10 +186,11 @@ class ProgramReader {
     }
     TableReader table(node, "op", problem_);
     const std::string word = table.text("op", "");
-    const std::optional<RawOpKind> kind = parse_word<RawOpKind>(word);
+    const std::optional<RawOpKind> kind = parse_enum<RawOpKind>(word);
     if (!kind) {
-      problem_.report("unknown operation '" + word + "'" + did_you_mean(word, kWords<RawOpKind>),
-                      table.where("op"));
+      problem_.report(
+          "unknown operation '" + word + "'" + did_you_mean(word, kEnumNames<RawOpKind>),
+          table.where("op"));
       return nullptr;
     }
     OpTable given;

@@ -265,8 +265,8 @@ const Section<PartTable>& part_section() {
       "scheduler.parts",
       [](Section<PartTable>& it) {
         it.differs_by_rank();
-        const auto plain =
-            std::span(kWords<ScheduleKind>).first(static_cast<std::size_t>(ScheduleKind::kPlateau));
+        const auto plain = std::span(kEnumNames<ScheduleKind>)
+                               .first(static_cast<std::size_t>(ScheduleKind::kPlateau));
         it.add("kind", &PartTable::kind, "With the keys of that kind.")
             .words({plain.begin(), plain.end()});
       },
@@ -287,7 +287,7 @@ std::vector<optim::LrRule> read_parts(TableReader& table) {
     TableReader part(node, part_section().name(), table.problem());
     const std::string word = rule_of(part_section(), part).kind;
     rules.push_back(
-        read_rule(part, parse_word<ScheduleKind>(word).value_or(ScheduleKind::kCosine)));
+        read_rule(part, parse_enum<ScheduleKind>(word).value_or(ScheduleKind::kCosine)));
     part.finish();
   }
   if (rules.empty()) {

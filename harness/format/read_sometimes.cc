@@ -49,8 +49,9 @@ MarkSpec read_mark(const TomlNode& node, std::int32_t n_ranks, Problem& problem)
     const std::string word = table.text("event", "");
     mark.event = sim::Occasion::named(word);
     if (!mark.event) {
-      std::vector<std::string_view> words(kWords<EventKind>.begin(), kWords<EventKind>.end());
-      words.insert(words.end(), kWords<CollectiveOp>.begin(), kWords<CollectiveOp>.end());
+      std::vector<std::string_view> words(kEnumNames<EventKind>.begin(),
+                                          kEnumNames<EventKind>.end());
+      words.insert(words.end(), kEnumNames<CollectiveOp>.begin(), kEnumNames<CollectiveOp>.end());
       problem.report("no event is called '" + word + "'" + did_you_mean(word, words),
                      table.where("event"));
     }

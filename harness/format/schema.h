@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep {
 
@@ -31,20 +31,20 @@ enum class FieldType : std::uint8_t {
   kAny,     ///< One of several; the meaning says which.
 };
 template <>
-inline constexpr WordTable<14> kWords<FieldType> = {"true or false",
-                                                    "integer",
-                                                    "number",
-                                                    "text",
-                                                    "word",
-                                                    "list of integers",
-                                                    "list of numbers",
-                                                    "list of texts",
-                                                    "list of words",
-                                                    "list per rank",
-                                                    "\"all\" or list of ranks",
-                                                    "table",
-                                                    "list of tables",
-                                                    "value"};
+inline constexpr EnumNames<14> kEnumNames<FieldType> = {"true or false",
+                                                        "integer",
+                                                        "number",
+                                                        "text",
+                                                        "word",
+                                                        "list of integers",
+                                                        "list of numbers",
+                                                        "list of texts",
+                                                        "list of words",
+                                                        "list per rank",
+                                                        "\"all\" or list of ranks",
+                                                        "table",
+                                                        "list of tables",
+                                                        "value"};
 
 /// What the shrinker may do with a value besides leaving it out, which brings back the default.
 enum class Shrinking : std::uint8_t {

@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/harness/format/field_value.h"
 #include "lockstep/harness/format/schema.h"
 #include "lockstep/harness/format/table_reader.h"
@@ -86,7 +86,7 @@ class Section {
     }
 
     /// The kinds that have the key.
-    template <Worded E>
+    template <NamedEnum E>
     Line& of(std::initializer_list<E> kinds) {
       for (const E kind : kinds) entry_->field.kinds.push_back(name_of(kind));
       return *this;
@@ -97,7 +97,7 @@ class Section {
     }
 
     /// All kinds but these have the key.
-    template <Worded E>
+    template <NamedEnum E>
     Line& except(std::initializer_list<E> kinds) {
       for (const E kind : every<E>()) {
         const bool left_out = std::find(kinds.begin(), kinds.end(), kind) != kinds.end();

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/harness/backends/backends.h"
 #include "lockstep/harness/crosscheck/recording.h"
 #include "lockstep/harness/gpu_record/faults.h"
@@ -159,13 +159,13 @@ std::size_t n_words(Verb verb) {
 }  // namespace
 
 template <>
-inline constexpr WordTable<6> kWords<Verb> = {
+inline constexpr EnumNames<6> kEnumNames<Verb> = {
     "obstacle", "cases", "sizes", "fault", "check", "judge"};
 
 namespace {
 
 int run(const std::vector<std::string>& words) {
-  const auto verb = parse_word<Verb>(words.empty() ? "" : words[0]);
+  const auto verb = parse_enum<Verb>(words.empty() ? "" : words[0]);
   if (!verb || words.size() != n_words(*verb)) {
     return say(
         "usage: obstacle BACKEND | cases TITLE FILE | sizes TITLE FILE | fault NAME FILE TIMEOUT_S "

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/words.h"
 #include "lockstep/formats/state_file.h"
 #include "lockstep/harness/rounding/result_side.h"
 
@@ -26,7 +26,7 @@ enum class RoundingVerdict : std::uint8_t {
   kImpossible,   ///< No order of adding gives one of them: a bug.
 };
 template <>
-inline constexpr WordTable<6> kWords<RoundingVerdict> = {
+inline constexpr EnumNames<6> kEnumNames<RoundingVerdict> = {
     "equal", "named-orders", "within-bound", "only-if", "not-judged", "impossible"};
 
 struct TensorExplanation {

@@ -34,7 +34,7 @@ enum class Parting : std::uint8_t {
   kContributions,  ///< What ranks gave to the first reduction that differs is not equal.
 };
 template <>
-inline constexpr WordTable<3> kWords<Parting> = {"nowhere", "reduction", "contributions"};
+inline constexpr EnumNames<3> kEnumNames<Parting> = {"nowhere", "reduction", "contributions"};
 
 struct TracesExplanation {
   RoundingVerdict verdict = RoundingVerdict::kEqual;

@@ -21,7 +21,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/formats/float_format.h"
 #include "lockstep/trace/memory_trace.h"
 
@@ -64,7 +64,8 @@ enum class GrowthVerdict : std::uint8_t {
   kJump,
 };
 template <>
-inline constexpr WordTable<4> kWords<GrowthVerdict> = {"equal", "growth", "large-start", "jump"};
+inline constexpr EnumNames<4> kEnumNames<GrowthVerdict> = {
+    "equal", "growth", "large-start", "jump"};
 
 struct Jump {
   std::int64_t step = 0;

@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/formats/float_format.h"
 #include "lockstep/harness/rounding/sum_bound.h"
 
@@ -32,12 +32,12 @@ enum class SumShape : std::uint8_t {
   kBlocks
 };
 template <>
-inline constexpr WordTable<6> kWords<SumShape> = {"chain",
-                                                  "backward chain",
-                                                  "pairs of neighbours",
-                                                  "pairs of halves",
-                                                  "folded pairs of neighbours",
-                                                  "blocks of neighbours"};
+inline constexpr EnumNames<6> kEnumNames<SumShape> = {"chain",
+                                                      "backward chain",
+                                                      "pairs of neighbours",
+                                                      "pairs of halves",
+                                                      "folded pairs of neighbours",
+                                                      "blocks of neighbours"};
 
 /// How a mean, or a scaled sum, comes about.
 enum class MeanStep : std::uint8_t {
@@ -48,7 +48,7 @@ enum class MeanStep : std::uint8_t {
   kMultipliedAfter
 };
 template <>
-inline constexpr WordTable<5> kWords<MeanStep> = {
+inline constexpr EnumNames<5> kEnumNames<MeanStep> = {
     "", "divided before", "divided after", "multiplied before", "multiplied after"};
 
 /// One order of adding.

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/harness/rounding/order_search.h"
 #include "lockstep/harness/rounding/sum_bound.h"
 #include "lockstep/harness/rounding/suspicion.h"
@@ -25,13 +25,13 @@ enum class Unless : std::uint8_t {
   kInF32NotNearest
 };
 template <>
-inline constexpr WordTable<7> kWords<Unless> = {"exchanged in bfloat16",
-                                                "exchanged in float16",
-                                                "exchanged in float32",
-                                                "not rounded to nearest",
-                                                "exchanged in bfloat16, not rounded to nearest",
-                                                "exchanged in float16, not rounded to nearest",
-                                                "exchanged in float32, not rounded to nearest"};
+inline constexpr EnumNames<7> kEnumNames<Unless> = {"exchanged in bfloat16",
+                                                    "exchanged in float16",
+                                                    "exchanged in float32",
+                                                    "not rounded to nearest",
+                                                    "exchanged in bfloat16, not rounded to nearest",
+                                                    "exchanged in float16, not rounded to nearest",
+                                                    "exchanged in float32, not rounded to nearest"};
 
 /// Each condition as arithmetic: narrower types, operations that do not round to nearest, and both.
 std::vector<Arithmetic> other_ways(const FloatFormat& format);

@@ -22,7 +22,7 @@ struct Found {
 };
 
 bool wants_values(const Finding& finding) {
-  return parse_word<StatePoint>(finding.event) && !finding.tensor.empty() && finding.step &&
+  return parse_enum<StatePoint>(finding.event) && !finding.tensor.empty() && finding.step &&
          !finding.ranks.empty() && !finding.element;
 }
 

@@ -2,8 +2,8 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/words.h"
 #include "lockstep/formats/jsonl.h"
 #include "lockstep/harness/backends/backends.h"
 #include "lockstep/harness/run/detail/check_options.h"
@@ -28,7 +28,7 @@ enum class OwnBackend : std::uint8_t {
 }  // namespace
 
 template <>
-inline constexpr WordTable<2> kWords<OwnBackend> = {"sim", "auto"};
+inline constexpr EnumNames<2> kEnumNames<OwnBackend> = {"sim", "auto"};
 
 namespace {
 
@@ -91,10 +91,10 @@ std::string repeat_command(const LaunchEnvironment& place, const std::string& ba
 
 std::optional<std::string> real_backend(const RunOptions& options) {
   std::string name = options.backend;
-  if (parse_word<OwnBackend>(name) == OwnBackend::kAuto) {
+  if (parse_enum<OwnBackend>(name) == OwnBackend::kAuto) {
     name = process_environment()("LOCKSTEP_BACKEND").value_or("");
   }
-  if (name.empty() || parse_word<OwnBackend>(name) == OwnBackend::kSim) return std::nullopt;
+  if (name.empty() || parse_enum<OwnBackend>(name) == OwnBackend::kSim) return std::nullopt;
   if (const Result<Backend> found = find_backend(name); !found.ok()) refuse(found.error());
   return name;
 }

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/tensor/in_flight.h"
 #include "lockstep/train/rank_program.h"
 
@@ -41,20 +41,20 @@ enum class BugKind : std::uint8_t {
   kZeroMissingGradients,
 };
 template <>
-inline constexpr WordTable<9> kWords<BugKind> = {"bypass-wrapper",
-                                                 "extra-collective",
-                                                 "flip-bit",
-                                                 "no-set-epoch",
-                                                 "scale-gradient",
-                                                 "skip-step",
-                                                 "throw",
-                                                 "write-tensor",
-                                                 "zero-missing-gradients"};
+inline constexpr EnumNames<9> kEnumNames<BugKind> = {"bypass-wrapper",
+                                                     "extra-collective",
+                                                     "flip-bit",
+                                                     "no-set-epoch",
+                                                     "scale-gradient",
+                                                     "skip-step",
+                                                     "throw",
+                                                     "write-tensor",
+                                                     "zero-missing-gradients"};
 
 /// Which side of a tensor a write hits.
 enum class TensorSide : std::uint8_t { kValue, kGrad };
 template <>
-inline constexpr WordTable<2> kWords<TensorSide> = {"value", "grad"};
+inline constexpr EnumNames<2> kEnumNames<TensorSide> = {"value", "grad"};
 
 // What each kind of bug needs to know.
 namespace bug {
@@ -109,7 +109,7 @@ using BugEffect = std::variant<bug::BypassWrapper,
                                bug::Throw,
                                bug::WriteTensor,
                                bug::ZeroMissingGradients>;
-static_assert(std::variant_size_v<BugEffect> == kWords<BugKind>.size());
+static_assert(std::variant_size_v<BugEffect> == kEnumNames<BugKind>.size());
 
 /// Of a bug of this kind that says no more.
 BugEffect effect_of(BugKind kind);

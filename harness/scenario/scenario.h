@@ -43,7 +43,7 @@ enum class RawOpKind : std::uint8_t {
   kLog,
 };
 template <>
-inline constexpr WordTable<22> kWords<RawOpKind> = {
+inline constexpr EnumNames<22> kEnumNames<RawOpKind> = {
     "all_reduce",     "broadcast",  "reduce",  "all_gather", "gather", "scatter",
     "reduce_scatter", "all_to_all", "barrier", "send",       "recv",   "wait",
     "read",           "write",      "compute", "decision",   "group",  "repeat",

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/harness/timing/call_times.h"
 #include "lockstep/harness/timing/rank_steps.h"
 #include "lockstep/harness/timing/step_calls.h"
@@ -22,7 +22,7 @@ enum class RunClock : std::uint8_t {
   kSeparate,  ///< Each rank its own: only what one rank saw can be said.
 };
 template <>
-inline constexpr WordTable<3> kWords<RunClock> = {"virtual", "shared", "separate"};
+inline constexpr EnumNames<3> kEnumNames<RunClock> = {"virtual", "shared", "separate"};
 
 /// Of many durations, in nanoseconds. Of an even number the median is the lower of the two.
 struct DurationSpread {

@@ -1,7 +1,7 @@
 // Modules, layers, losses and initial weights, with the differentiable functions under them.
 //
 //   Generator seed(0);
-//   nn::Linear layer(rank.runtime(), 16, 32, {}, seed);
+//   nn::Linear layer(rank.runtime(), 16, 32, seed);
 #pragma once
 
 #include "lockstep/autograd/autocast.h"

@@ -3,7 +3,7 @@
 //
 //   const auto run = lockstep::run_ranks({.ranks = 8}, [](lockstep::RankContext& rank) {
 //     lockstep::Generator seed(rank.rank());                       // different weights per rank,
-//     lockstep::nn::Linear model(rank.runtime(), 16, 1, {}, seed);
+//     lockstep::nn::Linear model(rank.runtime(), 16, 1, seed);
 //     lockstep::DistributedDataParallel ddp(model, rank.world());  // until rank 0's are broadcast
 //     ...
 //   });

@@ -21,8 +21,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lockstep._core import sm64
+from lockstep.annotations import Annotations
 from lockstep.exploring import Exploration, ExploredFailure, SearchFailed, explore
-from lockstep.program import ProgramRecord
 from lockstep.report import BrokenLaws, Finding, LawResult, Report, check
 
 if TYPE_CHECKING:
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
     from os import PathLike
 
 __version__ = "0.1.0"
-__all__ = ["BrokenLaws", "Exploration", "ExploredFailure", "Finding", "LawResult", "ProgramRecord", "Report",
-           "SearchFailed", "__version__", "check", "explore", "program_record", "record", "sm64"]
+__all__ = ["BrokenLaws", "Exploration", "ExploredFailure", "Finding", "LawResult", "Annotations", "Report",
+           "SearchFailed", "__version__", "check", "explore", "annotate", "record", "sm64"]
 
 
-def program_record() -> ProgramRecord:
+def annotate() -> Annotations:
     """Words for what only your program knows, such as what a batch counts or what must stay equal.
 
     They do nothing where nothing is recorded, and need no PyTorch: leave them in.
 
-        say = lockstep.program_record()
+        say = lockstep.annotate()
         say.decision("stop", patience == 0)
     """
-    return ProgramRecord()
+    return Annotations()
 
 
 def record(folder: str | PathLike[str], *, budget: float = 0.0) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""The native part. Numbers of closed sets are those of lockstep.words."""
+"""The native part. Numbers of closed sets are those of lockstep.enums."""
 
 from collections.abc import Callable
 from typing import Any, TypedDict
@@ -165,7 +165,7 @@ class Pen:
     def zero_grad(self, wrapper: int, to_none: bool, layout: int, /) -> None: ...
     def comm_hook(self, wrapper: int, effect: int, /) -> None: ...
     def rng(self, wrapper: int, stream: str, shared: bool, worker: int, state: Any, /) -> None: ...
-    def words_of_epoch(
+    def epoch_annotation(
         self, wrapper: int, split: str, sampler: str, generator_key: int, order: Any, dataset_size: int,
         n_replicas: int, per_rank: int, shuffle: bool, drop_last: bool, pads: bool, /,
     ) -> None: ...

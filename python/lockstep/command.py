@@ -9,16 +9,16 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep import saying, stopping, texts
-from lockstep.arming import BUDGET, FOLDER
-from lockstep.claiming import claim
+from lockstep import env_comparisons, stop_note, terminal
+from lockstep.autostart import BUDGET, FOLDER
 from lockstep.command_line import EXIT_USAGE, Parser, Usage, seconds
 from lockstep.lasting import Lasting
 from lockstep.live import Judge, law_to_stop_on
 from lockstep.native import command
-from lockstep.passing_on import PassingOn
-from lockstep.reaping import reap
 from lockstep.report import check
+from lockstep.signal_forwarding import PassingOn
+from lockstep.trace_claim import claim
+from lockstep.trace_completion import reap
 
 if TYPE_CHECKING:
     from lockstep.report import Finding
@@ -48,7 +48,7 @@ def entry() -> None:
 
 def main(arguments: list[str]) -> int:
     """Runs the command. Returns: its exit code; 2 for what cannot be understood."""
-    return saying.ended(lambda: _run(arguments))
+    return terminal.ended(lambda: _run(arguments))
 
 
 def _run(arguments: list[str]) -> int:
@@ -72,7 +72,7 @@ def _run(arguments: list[str]) -> int:
     try:
         native = command()
     except FileNotFoundError as error:
-        saying.warn(f"lockstep: {error}")
+        terminal.warn(f"lockstep: {error}")
         return EXIT_USAGE
     os.execv(native, [native, *arguments])
 
@@ -82,13 +82,13 @@ def record(arguments: list[str]) -> int:
     try:
         given, words, stop_on = _parse_record(arguments)
         with claim(given.output, "-o"):
-            texts.say(words)
+            env_comparisons.say(words)
             folder = Path(given.output).absolute()
             environment = _environment(folder, given.budget, given.stuck_after)
             judge = Judge(folder, stop_on, _say) if given.live or stop_on else None
             return Recording(folder, given.output, given.stuck_after, judge).run(words, environment)
     except Usage as error:
-        saying.warn(f"lockstep record: {error}")
+        terminal.warn(f"lockstep record: {error}")
         return EXIT_USAGE
 
 
@@ -139,7 +139,7 @@ def _environment(folder: Path, budget: float, stuck_after: float | None) -> dict
 
 def _say(finding: Finding) -> None:
     cause = f" Likely cause: {finding.cause}." if finding.cause else ""
-    saying.warn(f"lockstep: {finding.sentence}{cause}")
+    terminal.warn(f"lockstep: {finding.sentence}{cause}")
 
 
 class Recording:
@@ -158,7 +158,7 @@ class Recording:
         try:
             job = subprocess.Popen(command, env=environment, preexec_fn=signals.ignore_what_was_ignored)
         except OSError as error:
-            saying.warn(f"lockstep: {command[0]}: {error.strerror}")
+            terminal.warn(f"lockstep: {command[0]}: {error.strerror}")
             signals.stop()
             return 127
         signals.to(job)
@@ -166,9 +166,9 @@ class Recording:
         ranks = reap(self.folder)
         signals.stop()
         if not ranks:
-            saying.warn("lockstep: nothing was recorded: no Python process of the job joined a process group")
+            terminal.warn("lockstep: nothing was recorded: no Python process of the job joined a process group")
         else:
-            saying.warn(f"lockstep: recorded {ranks} rank{'s' * (ranks != 1)} into {self.shown}; "
+            terminal.warn(f"lockstep: recorded {ranks} rank{'s' * (ranks != 1)} into {self.shown}; "
                         f"judge: lockstep check {self.shown}")
         code = 128 - code if code < 0 else code
         if signals.first and code:
@@ -181,13 +181,13 @@ class Recording:
         try:
             report = check(self.folder)
         except ValueError as error:
-            saying.warn(f"lockstep: the trace cannot be judged: {error}")
+            terminal.warn(f"lockstep: the trace cannot be judged: {error}")
             return code or 2
         self.judge.take(report)
         if self.stopped_for:
             return 1
         if not report.findings:
-            saying.warn("lockstep: no law is broken")
+            terminal.warn("lockstep: no law is broken")
         return code or int(bool(report.findings))
 
     def _wait(self, job: subprocess.Popen[bytes]) -> int:
@@ -201,14 +201,14 @@ class Recording:
                 last = _last_record(self.folder)
                 silent_s = silence.look(last) if last else 0.0
             if self.stuck_after is not None and silent_s > self.stuck_after + 2 * POLL_S:
-                saying.warn(f"lockstep: no rank has recorded anything for {silent_s:.0f} s: ending the job")
-                stopping.write(self.folder, stopping.STANDSTILL)
+                terminal.warn(f"lockstep: no rank has recorded anything for {silent_s:.0f} s: ending the job")
+                stop_note.write(self.folder, stop_note.STANDSTILL)
                 return _end(job)
             if self.judge is not None:
                 self.stopped_for = self.judge.look(silent_s)
                 if self.stopped_for:
-                    saying.warn(f"lockstep: law {self.stopped_for} is broken: ending the job")
-                    stopping.write(self.folder, self.stopped_for)
+                    terminal.warn(f"lockstep: law {self.stopped_for} is broken: ending the job")
+                    stop_note.write(self.folder, self.stopped_for)
                     return _end(job)
 
 

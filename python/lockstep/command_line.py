@@ -7,7 +7,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from lockstep import saying
+from lockstep import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class Parser(argparse.ArgumentParser):
         raise Usage(message.removeprefix("argument "))
 
     def _print_message(self, message: str, file: IO[str] | None = None) -> None:
-        saying.show(message.removesuffix("\n"))  # The help: nothing else is printed here.
+        terminal.show(message.removesuffix("\n"))  # The help: nothing else is printed here.
 
 
 def whole(least: int, most: int) -> Callable[[str], int]:

@@ -85,7 +85,7 @@ void read_group(const Arguments& arguments, CoordinatorOptions& options) {
   if (!known) refuse("unknown order of reductions '" + order + "'");
   options.group.order = *known;
   const std::string pairing(arguments.text(kPairing));
-  const std::optional<sim::Pairing> pairs = parse_word<sim::Pairing>(pairing);
+  const std::optional<sim::Pairing> pairs = parse_enum<sim::Pairing>(pairing);
   if (!pairs) refuse("pairing is strict, gloo_like or nccl_like, not '" + pairing + "'");
   options.group.pairing = *pairs;
 }

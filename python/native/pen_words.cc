@@ -81,7 +81,7 @@ PyObject* rng(PenState& state, const Arguments& arguments) {
 
 // -- what a program says
 
-PyObject* words_of_epoch(PenState& state, const Arguments& arguments) {
+PyObject* epoch_annotation(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
   const TensorView order = state.reader.view(arguments.object(4), copies);
   state.pen.write(
@@ -206,7 +206,7 @@ std::vector<PyMethodDef> word_methods() {
       method<zero_grad, 3>("zero_grad"),
       method<comm_hook, 2>("comm_hook"),
       method<rng, 5>("rng"),
-      method<words_of_epoch, 11>("words_of_epoch"),
+      method<epoch_annotation, 11>("epoch_annotation"),
       method<metric, 6>("metric"),
       method<training, 1>("training"),
       method<digest, 1>("digest"),

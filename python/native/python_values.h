@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep::python {
 
@@ -75,11 +75,11 @@ class Arguments {
   }
 
   /// A value of an enum by its word.
-  template <Worded Choice>
+  template <NamedEnum Choice>
   Choice named(std::size_t i) const {
     const std::string_view word = text(i);
-    const std::optional<Choice> known = parse_word<Choice>(word);
-    if (!known) unknown(word, kWords<Choice>);
+    const std::optional<Choice> known = parse_enum<Choice>(word);
+    if (!known) unknown(word, kEnumNames<Choice>);
     return *known;
   }
 

@@ -9,9 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-
-from lockstep import saying
-from lockstep.raised import line_of, text_of
+from lockstep import terminal
+from lockstep.exception_text import line_of, text_of
 
 LOCKSTEP = [sys.executable, "-m", "lockstep"]
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
@@ -175,8 +174,8 @@ def test_output_that_no_process_reads_ends_a_command_as_any_other() -> None:
 
 
 def test_what_a_command_says_cannot_steer_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    saying.say("boom \x1b]0;T\x07\n\tmore \u202e")
-    saying.warn("\x9b2J")
+    terminal.say("boom \x1b]0;T\x07\n\tmore \u202e")
+    terminal.warn("\x9b2J")
     assert capsys.readouterr() == ("boom \\u001b]0;T\\u0007\n\tmore \\u202e\n", "\\u009b2J\n")
 
 

@@ -7,13 +7,11 @@ import re
 import signal
 import subprocess
 import sys
-
 from pathlib import Path
 
-import pytest
-
 import lockstep
-from lockstep import _core, reaping, words
+import pytest
+from lockstep import _core, enums, trace_completion
 
 ROOT = Path(__file__).resolve().parents[2]
 MASK = (1 << 64) - 1
@@ -38,22 +36,22 @@ def test_a_digest_is_the_documented_sum(n: int, base: int) -> None:
     values = array.array("f", [0.25 * i - 3 for i in range(n)])
     bits = list(array.array("I", values.tobytes()))
     pointer, count = values.buffer_info()
-    assert lockstep.sm64(pointer, count, words.DType.F32, base) == sm64_by_hand(bits, base)
+    assert lockstep.sm64(pointer, count, enums.DType.F32, base) == sm64_by_hand(bits, base)
 
 
 def test_a_digest_notices_one_changed_bit() -> None:
     values = array.array("f", range(100))
     pointer, count = values.buffer_info()
-    before = lockstep.sm64(pointer, count, words.DType.F32, 0)
+    before = lockstep.sm64(pointer, count, enums.DType.F32, 0)
     values[99] = 99.00001
-    assert lockstep.sm64(pointer, count, words.DType.F32, 0) != before
+    assert lockstep.sm64(pointer, count, enums.DType.F32, 0) != before
 
 
 def test_the_first_signed_number_of_a_fingerprint_is_the_sum_of_magnitudes() -> None:
     values = array.array("d", [1.5, -2.0, 4.0])
     pointer, count = values.buffer_info()
-    digest, l1, *sums = _core.fingerprint(pointer, count, words.DType.F64)
-    assert digest == lockstep.sm64(pointer, count, words.DType.F64, 0)
+    digest, l1, *sums = _core.fingerprint(pointer, count, enums.DType.F64)
+    assert digest == lockstep.sm64(pointer, count, enums.DType.F64, 0)
     assert l1 == 7.5
     assert len(sums) == 4 and all(abs(value) <= l1 for value in sums)
 
@@ -65,18 +63,18 @@ def test_impossible_memory_is_refused(arguments: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(("header", "enum", "ours"), [
-    ("src/tensor/dtype.h", "DType", words.DType),
-    ("src/trace/event_words.h", "GradPoint", words.GradPoint),
-    ("src/trace/event_words.h", "StateKind", words.StateKind),
-    ("src/trace/event_words.h", "StatePoint", words.StatePoint),
-    ("src/trace/event_words.h", "PhaseKind", words.PhaseKind),
-    ("src/trace/event_words.h", "ExchangeJoin", words.ExchangeJoin),
-    ("src/trace/event_words.h", "LossReduction", words.LossReduction),
-    ("src/base/end_reason.h", "EndOutcome", words.EndOutcome),
-    ("src/trace/event_words.h", "DataPart", words.DataPart),
-    ("src/trace/event_words.h", "LonePoint", words.LonePoint),
-    ("src/tensor/in_flight.h", "CollectiveOp", words.CollectiveOp),
-    ("src/tensor/detail/kernel_options.h", "ReduceOp", words.ReduceOp)])
+    ("src/tensor/dtype.h", "DType", enums.DType),
+    ("src/trace/event_enums.h", "GradPoint", enums.GradPoint),
+    ("src/trace/event_enums.h", "StateKind", enums.StateKind),
+    ("src/trace/event_enums.h", "StatePoint", enums.StatePoint),
+    ("src/trace/event_enums.h", "PhaseKind", enums.PhaseKind),
+    ("src/trace/event_enums.h", "ExchangeJoin", enums.ExchangeJoin),
+    ("src/trace/event_enums.h", "LossReduction", enums.LossReduction),
+    ("src/base/end_reason.h", "EndOutcome", enums.EndOutcome),
+    ("src/trace/event_enums.h", "DataPart", enums.DataPart),
+    ("src/trace/event_enums.h", "LonePoint", enums.LonePoint),
+    ("src/tensor/in_flight.h", "CollectiveOp", enums.CollectiveOp),
+    ("src/tensor/detail/kernel_options.h", "ReduceOp", enums.ReduceOp)])
 def test_both_languages_number_words_alike(header: str, enum: str, ours: type) -> None:
     text = (ROOT / header).read_text()
     body = re.search(rf"enum class {enum}\b[^{{]*\{{(.*?)\}};", text, re.S)
@@ -128,12 +126,12 @@ def test_a_rank_that_vanished_gets_an_end(tmp_path: Path) -> None:
     write_trace(tmp_path, [event(0, "log", text="last words")])
     path = tmp_path / "a000.rank-00000.jsonl"
     path.write_bytes(path.read_bytes() + b'{"rank":0,"i":1,"t":')  # Cut short by a kill.
-    assert reaping.reap(tmp_path) == 1
+    assert trace_completion.reap(tmp_path) == 1
     lines = path.read_text().splitlines()
     assert len(lines) == 3
     assert '"outcome":"killed"' in lines[-1] and '"i":1' in lines[-1]
     before = path.read_bytes()
-    reaping.reap(tmp_path)
+    trace_completion.reap(tmp_path)
     assert path.read_bytes() == before
     assert "killed" not in lockstep.check(tmp_path).notes
 
@@ -168,14 +166,14 @@ def test_importing_is_cheap_because_it_loads_nothing_large() -> None:
 
 
 def test_nothing_is_armed_without_being_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    from lockstep.arming import arm
+    from lockstep.autostart import arm
     monkeypatch.delenv("LOCKSTEP_RECORD", raising=False)
     arm()
-    assert not any(type(finder).__module__ == "lockstep.arming" for finder in sys.meta_path)
+    assert not any(type(finder).__module__ == "lockstep.autostart" for finder in sys.meta_path)
 
 
 def test_words_cost_nothing_where_nothing_is_recorded() -> None:
-    say = lockstep.program_record()
+    say = lockstep.annotate()
     assert not say.on
     say.decision("stop", True)
     say.batch(4)
@@ -183,7 +181,7 @@ def test_words_cost_nothing_where_nothing_is_recorded() -> None:
 
 
 def test_words_that_are_not_known_are_refused() -> None:
-    say = lockstep.program_record()
+    say = lockstep.annotate()
     with pytest.raises(ValueError, match="unknown meaning 'samples'.*sample-mean"):
         say.batch(4, declared="samples")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="policy of buffers"):
@@ -194,8 +192,8 @@ def test_words_that_are_not_known_are_refused() -> None:
 
 LAZY_RANK = """
 import os, signal, sys
-from lockstep import _core, words
-pen = _core.Pen(sys.argv[1], "r", 0, 0, 1, "gloo", "job", "torch", "", [None] * len(words.DType), True, "")
+from lockstep import _core, enums
+pen = _core.Pen(sys.argv[1], "r", 0, 0, 1, "gloo", "job", "torch", "", [None] * len(enums.DType), True, "")
 for i in range(3):
     pen.place(-1, -1, -1, i, 0)
     pen.step(-1, 0.1, 1.0, False, False, pen.layout(["a"]))
@@ -229,7 +227,7 @@ def test_a_backward_and_what_came_before_it_outlive_an_abort(tmp_path: Path) -> 
 def test_a_posted_call_outlives_an_abort(tmp_path: Path) -> None:
     script = LAZY_RANK.replace("    pen.step(-1, 0.1, 1.0, False, False, pen.layout([\"a\"]))\n",
                                "    pen.forward(-1, True, True, True, True, \"\")\n"
-                               "    pen.posted_own(-1, 0, words.CollectiveOp.ALL_REDUCE, [], True, -1, 'job.py', 7, 'ddp.backward')\n")
+                               "    pen.posted_own(-1, 0, enums.CollectiveOp.ALL_REDUCE, [], True, -1, 'job.py', 7, 'ddp.backward')\n")
     assert script != LAZY_RANK
     ran = subprocess.run([sys.executable, "-c", script, str(tmp_path), "0"], check=False)
     assert ran.returncode == -signal.SIGABRT

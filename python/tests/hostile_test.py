@@ -9,12 +9,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
-
 from lockstep.reproduce import main, small_job
 from lockstep.reproduce.facts import Facts, RankFacts
 from lockstep.reproduce.quoting import escaped, quoted
 from lockstep.reproduce.recipes import Recipe
-from lockstep.saying import plain
+from lockstep.terminal import plain
 
 LOCKSTEP = Path(os.environ["LOCKSTEP_BUILD"]) / "bin" / "lockstep"
 # As JSON has them: quotes that end a string or a docstring, lines that end a comment, what a terminal obeys.

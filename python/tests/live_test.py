@@ -10,9 +10,9 @@ from pathlib import Path
 
 import lockstep
 import pytest
-from lockstep import _core, stopping
+from lockstep import _core, stop_note
 from lockstep.live import Judge, identity, law_to_stop_on
-from lockstep.reaping import reap
+from lockstep.trace_completion import reap
 
 BUILD = Path(os.environ["LOCKSTEP_BUILD"])
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
@@ -153,7 +153,7 @@ def test_a_job_that_was_ended_for_a_law_has_no_other_findings(tmp_path: Path) ->
     for cut, path in enumerate(sorted((tmp_path / "trace").glob("*.jsonl"))):
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(b"".join(lines[:len(lines) // 2 + 3 * cut]))
-    stopping.write(tmp_path / "trace", "replicas-equal")
+    stop_note.write(tmp_path / "trace", "replicas-equal")
     assert reap(tmp_path / "trace") == 2
     report = lockstep.check(tmp_path / "trace")
     assert report.findings == ()
@@ -163,6 +163,6 @@ def test_a_job_that_was_ended_for_a_law_has_no_other_findings(tmp_path: Path) ->
     # Without the note, the same files are of ranks that died.
     for path in (tmp_path / "trace").glob("*.jsonl"):
         path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
-    (tmp_path / "trace" / stopping.NAME).unlink()
+    (tmp_path / "trace" / stop_note.NAME).unlink()
     reap(tmp_path / "trace")
     assert not lockstep.check(tmp_path / "trace").ok

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from lockstep.texts import compared
+from lockstep.env_comparisons import compared
 
 WRONG = {
     'if os.environ["LOCAL_RANK"] == 0: pass': ("LOCAL_RANK", 0),

@@ -9,15 +9,16 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/words.h"
 
 namespace lockstep {
 
 /// Who started a rank's process.
 enum class LauncherKind : std::uint8_t { kNone, kTorchrun, kOpenMpi, kPmi, kSlurm };
 template <>
-inline constexpr WordTable<5> kWords<LauncherKind> = {"", "torchrun", "openmpi", "pmi", "slurm"};
+inline constexpr EnumNames<5> kEnumNames<LauncherKind> = {
+    "", "torchrun", "openmpi", "pmi", "slurm"};
 
 /// A rank's place, as torchrun spells it in the environment.
 ///

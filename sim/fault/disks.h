@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/sim/fault/virtual_disk.h"
 
 namespace lockstep::sim {
@@ -35,6 +35,6 @@ class Disks {
 namespace lockstep {
 
 template <>
-inline constexpr WordTable<2> kWords<sim::DiskScope> = {"shared", "node"};
+inline constexpr EnumNames<2> kEnumNames<sim::DiskScope> = {"shared", "node"};
 
 }  // namespace lockstep

@@ -56,8 +56,8 @@ void draw_harm(Generator& draw, Fault& fault) {
 }  // namespace
 
 std::optional<Occasion> Occasion::named(std::string_view word) {
-  if (const auto kind = parse_word<EventKind>(word)) return Occasion(*kind);
-  if (const auto op = parse_word<CollectiveOp>(word)) return Occasion(*op);
+  if (const auto kind = parse_enum<EventKind>(word)) return Occasion(*kind);
+  if (const auto op = parse_enum<CollectiveOp>(word)) return Occasion(*op);
   return std::nullopt;
 }
 

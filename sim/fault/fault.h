@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/types.h"
-#include "lockstep/base/words.h"
 #include "lockstep/sim/fault/virtual_disk.h"
 #include "lockstep/trace/event.h"
 
@@ -121,20 +121,20 @@ std::vector<Fault> swarm(const SwarmOptions& options);
 namespace lockstep {
 
 template <>
-inline constexpr WordTable<15> kWords<sim::FaultKind> = {"exception",
-                                                         "exit",
-                                                         "sigkill",
-                                                         "sigterm",
-                                                         "out-of-memory",
-                                                         "hang",
-                                                         "late",
-                                                         "slow",
-                                                         "lose",
-                                                         "delay",
-                                                         "duplicate",
-                                                         "corrupt",
-                                                         "stale",
-                                                         "disk-full",
-                                                         "torn-write"};
+inline constexpr EnumNames<15> kEnumNames<sim::FaultKind> = {"exception",
+                                                             "exit",
+                                                             "sigkill",
+                                                             "sigterm",
+                                                             "out-of-memory",
+                                                             "hang",
+                                                             "late",
+                                                             "slow",
+                                                             "lose",
+                                                             "delay",
+                                                             "duplicate",
+                                                             "corrupt",
+                                                             "stale",
+                                                             "disk-full",
+                                                             "torn-write"};
 
 }  // namespace lockstep

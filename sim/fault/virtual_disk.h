@@ -10,8 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/host.h"
-#include "lockstep/base/words.h"
 #include "lockstep/sim/fiber/folders.h"
 
 namespace lockstep::sim {
@@ -84,6 +84,6 @@ class VirtualDisk final : public FileSystem {
 namespace lockstep {
 
 template <>
-inline constexpr WordTable<4> kWords<sim::CrashFate> = {"kept", "lost", "torn", "reordered"};
+inline constexpr EnumNames<4> kEnumNames<sim::CrashFate> = {"kept", "lost", "torn", "reordered"};
 
 }  // namespace lockstep

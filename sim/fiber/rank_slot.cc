@@ -4,7 +4,7 @@
 #include <exception>
 
 #include "lockstep/base/check.h"
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/sim/fiber/detail/scheduler.h"
 
 namespace lockstep::sim {
@@ -21,7 +21,8 @@ enum class LauncherVariable : std::uint8_t { kRank, kLocalRank, kWorldSize };
 namespace lockstep {
 
 template <>
-inline constexpr WordTable<3> kWords<sim::LauncherVariable> = {"RANK", "LOCAL_RANK", "WORLD_SIZE"};
+inline constexpr EnumNames<3> kEnumNames<sim::LauncherVariable> = {
+    "RANK", "LOCAL_RANK", "WORLD_SIZE"};
 
 }  // namespace lockstep
 
@@ -177,7 +178,7 @@ std::optional<std::string> RankSlot::environment(std::string_view name) const {
   for (const auto& [key, value] : control_.scheduler->options().environment) {
     if (key == name) return value;
   }
-  const std::optional<LauncherVariable> given = parse_word<LauncherVariable>(name);
+  const std::optional<LauncherVariable> given = parse_enum<LauncherVariable>(name);
   if (!given) return std::nullopt;
   const bool counts = *given == LauncherVariable::kWorldSize;
   return std::to_string(counts ? control_.scheduler->turns().n_ranks() : to_int(control_.rank));

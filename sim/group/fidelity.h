@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep::sim {
 
@@ -26,9 +26,9 @@ enum class Fidelity : std::uint8_t {
 namespace lockstep {
 
 template <>
-inline constexpr WordTable<3> kWords<sim::Pairing> = {"strict", "nccl_like", "gloo_like"};
+inline constexpr EnumNames<3> kEnumNames<sim::Pairing> = {"strict", "nccl_like", "gloo_like"};
 
 template <>
-inline constexpr WordTable<2> kWords<sim::Fidelity> = {"rendezvous", "message"};
+inline constexpr EnumNames<2> kEnumNames<sim::Fidelity> = {"rendezvous", "message"};
 
 }  // namespace lockstep

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/words.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/sim/group/sim_group.h"
 #include "lockstep/sim/process/outside.h"
@@ -89,7 +89,7 @@ Result<Coordination> coordinate(CoordinatorOptions options);
 namespace lockstep {
 
 template <>
-inline constexpr WordTable<5> kWords<sim::CoordinationOutcome> = {
+inline constexpr EnumNames<5> kEnumNames<sim::CoordinationOutcome> = {
     "ok", "failed", "deadlock", "livelock", "interrupted"};
 
 }  // namespace lockstep

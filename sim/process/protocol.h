@@ -21,9 +21,9 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
-#include "lockstep/base/words.h"
 #include "lockstep/comm/comm_status.h"
 #include "lockstep/comm/process_group.h"
 
@@ -260,23 +260,23 @@ class ReplyAssembly {
 namespace lockstep {
 
 template <>
-inline constexpr WordTable<14> kWords<sim::RequestKind> = {"",
-                                                           "NAME",
-                                                           "POST",
-                                                           "WAIT",
-                                                           "TEST",
-                                                           "OPEN_GROUP",
-                                                           "CLOSE_GROUP",
-                                                           "STORE",
-                                                           "SLEEP",
-                                                           "POINT",
-                                                           "END",
-                                                           "STACK",
-                                                           "LOG",
-                                                           "FORGET"};
+inline constexpr EnumNames<14> kEnumNames<sim::RequestKind> = {"",
+                                                               "NAME",
+                                                               "POST",
+                                                               "WAIT",
+                                                               "TEST",
+                                                               "OPEN_GROUP",
+                                                               "CLOSE_GROUP",
+                                                               "STORE",
+                                                               "SLEEP",
+                                                               "POINT",
+                                                               "END",
+                                                               "STACK",
+                                                               "LOG",
+                                                               "FORGET"};
 
 template <>
-inline constexpr WordTable<9> kWords<sim::StoreOp> = {
+inline constexpr EnumNames<9> kEnumNames<sim::StoreOp> = {
     "set", "get", "wait", "add", "compare_set", "check", "delete", "num_keys", "append"};
 
 }  // namespace lockstep

@@ -127,11 +127,11 @@ Result<std::unique_ptr<Strategy>> make_plain_strategy(std::string_view name, std
   const std::size_t colon = name.find(':');
   const std::string_view word = name.substr(0, colon);
   Settings settings(colon == std::string_view::npos ? "" : name.substr(colon + 1));
-  const std::optional<StrategyKind> kind = parse_word<StrategyKind>(word);
+  const std::optional<StrategyKind> kind = parse_enum<StrategyKind>(word);
   if (!kind) {
-    return Error{
-        "unknown strategy '" + std::string(word) + "'" + did_you_mean(word, kWords<StrategyKind>),
-        ""};
+    return Error{"unknown strategy '" + std::string(word) + "'" +
+                     did_you_mean(word, kEnumNames<StrategyKind>),
+                 ""};
   }
   std::unique_ptr<Strategy> strategy = make_of_kind(*kind, settings, seed);
   if (strategy == nullptr) {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep::sim {
 
@@ -22,7 +22,7 @@ enum class StrategyKind : std::uint8_t {
 namespace lockstep {
 
 template <>
-inline constexpr WordTable<6> kWords<sim::StrategyKind> = {
+inline constexpr EnumNames<6> kEnumNames<sim::StrategyKind> = {
     "round-robin", "run-to-block", "random", "pct", "uniform", "exhaustive"};
 
 }  // namespace lockstep

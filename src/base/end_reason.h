@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep {
 
@@ -16,7 +16,7 @@ enum class EndOutcome : std::uint8_t {
   kStuck,      ///< It was torn down because no rank could continue.
 };
 template <>
-inline constexpr WordTable<5> kWords<EndOutcome> = {"", "exception", "killed", "ok", "stuck"};
+inline constexpr EnumNames<5> kEnumNames<EndOutcome> = {"", "exception", "killed", "ok", "stuck"};
 
 /// Why a rank was torn down, where its outcome leaves that open.
 enum class EndReason : std::uint8_t {
@@ -26,6 +26,7 @@ enum class EndReason : std::uint8_t {
   kLawBroken,    ///< Who watched the job ended it, since a law was broken.
 };
 template <>
-inline constexpr WordTable<4> kWords<EndReason> = {"", "livelock", "other-failed", "law-broken"};
+inline constexpr EnumNames<4> kEnumNames<EndReason> = {
+    "", "livelock", "other-failed", "law-broken"};
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep {
 
@@ -57,6 +57,6 @@ enum class Compat : std::uint8_t {
   kTorch2,  ///< 2.7 and later.
 };
 template <>
-inline constexpr WordTable<2> kWords<Compat> = {"1.13", "2.7"};
+inline constexpr EnumNames<2> kEnumNames<Compat> = {"1.13", "2.7"};
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/trace/event.h"
 
 namespace lockstep {
@@ -22,7 +22,7 @@ enum class CommStatus : std::uint8_t {
   kStuck,     ///< Proved: the other side will never post (simulator).
 };
 template <>
-inline constexpr WordTable<6> kWords<CommStatus> = {
+inline constexpr EnumNames<6> kEnumNames<CommStatus> = {
     "ok", "timed_out", "peer_lost", "mismatch", "aborted", "stuck"};
 
 /// As events have it.

@@ -6,7 +6,7 @@
 #include "lockstep/base/check.h"
 #include "lockstep/base/intrusive.h"
 #include "lockstep/comm/process_group.h"
-#include "lockstep/trace/program_record.h"
+#include "lockstep/trace/annotations.h"
 
 namespace lockstep {
 
@@ -50,7 +50,7 @@ class RankContext {
   Host& host() const { return runtime().host(); }
 
   /// What the program says about itself: epochs, metrics, decisions (docs/recording.md).
-  ProgramRecord record() const { return ProgramRecord(runtime().recorder(), &host()); }
+  Annotations annotate() const { return Annotations(runtime().recorder(), &host()); }
 
   /// The default group: all ranks.
   ProcessGroup& world() const {

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/words.h"
 #include "lockstep/data/dataset.h"
 
 namespace lockstep {
@@ -49,6 +49,6 @@ Result<Dataset> load_csv(FileSystem& files, std::string_view path, const CsvOpti
 namespace lockstep {
 
 template <>
-inline constexpr WordTable<3> kWords<data::CsvHeader> = {"detect", "present", "absent"};
+inline constexpr EnumNames<3> kEnumNames<data::CsvHeader> = {"detect", "present", "absent"};
 
 }  // namespace lockstep

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/words.h"
 #include "lockstep/data/dataset.h"
 
 namespace lockstep::data {
@@ -49,7 +49,7 @@ Result<Dataset> make_synthetic(const SyntheticOptions& options);
 namespace lockstep {
 
 template <>
-inline constexpr WordTable<4> kWords<data::SyntheticKind> = {
+inline constexpr EnumNames<4> kEnumNames<data::SyntheticKind> = {
     "regression", "classification", "dyadic", "ramp"};
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/formats/jsonl.h"
 
 namespace lockstep {
@@ -19,7 +19,7 @@ enum class CallSource : std::uint8_t {
   kRas,             ///< NCCL's RAS subsystem: one status per job.
 };
 template <>
-inline constexpr WordTable<4> kWords<CallSource> = {
+inline constexpr EnumNames<4> kEnumNames<CallSource> = {
     "flight-recorder", "clog", "nccl-inspector", "nccl-ras"};
 
 /// Reads the dumps of one run, or other files that list the calls of its ranks. What a file is shows in

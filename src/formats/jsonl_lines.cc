@@ -180,7 +180,7 @@ void JsonlLines::read_event(FieldReader& reader, std::int32_t file_rank, Event& 
   read_position(reader, event.at);
   std::string kind;
   read_text(reader, "kind", kind);
-  const std::optional<EventKind> known = parse_word<EventKind>(kind);
+  const std::optional<EventKind> known = parse_enum<EventKind>(kind);
   if (!known) return reader.fail("kind", "unknown kind of event '" + kind + "'");
   std::optional<EventBody> body =
       body_of_kind(*known, std::make_index_sequence<std::variant_size_v<EventBody>>());

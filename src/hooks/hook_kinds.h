@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep {
 
@@ -20,20 +20,20 @@ enum class HookKind : std::uint8_t {
   kPostLocalSgd,
 };
 template <>
-inline constexpr WordTable<10> kWords<HookKind> = {"none",
-                                                   "allreduce",
-                                                   "fp16",
-                                                   "bf16",
-                                                   "noop",
-                                                   "quantize-per-tensor",
-                                                   "quantize-per-channel",
-                                                   "powersgd",
-                                                   "batched-powersgd",
-                                                   "post-local-sgd"};
+inline constexpr EnumNames<10> kEnumNames<HookKind> = {"none",
+                                                       "allreduce",
+                                                       "fp16",
+                                                       "bf16",
+                                                       "noop",
+                                                       "quantize-per-tensor",
+                                                       "quantize-per-channel",
+                                                       "powersgd",
+                                                       "batched-powersgd",
+                                                       "post-local-sgd"};
 
 /// What gradients are inside a hook.
 enum class HookWrapper : std::uint8_t { kNone, kFp16, kBf16 };
 template <>
-inline constexpr WordTable<3> kWords<HookWrapper> = {"none", "fp16", "bf16"};
+inline constexpr EnumNames<3> kEnumNames<HookWrapper> = {"none", "fp16", "bf16"};
 
 }  // namespace lockstep

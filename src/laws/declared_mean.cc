@@ -39,7 +39,7 @@ std::optional<Declared> plain_mean_if_alike(const OpenReduction& open) {
 
 std::optional<Declared> declared_of(const OpenReduction& open, std::string_view meant) {
   const Batches& first = open.batches_of(open.locals.front());
-  const std::optional<DeclaredLoss> loss = parse_word<DeclaredLoss>(meant);
+  const std::optional<DeclaredLoss> loss = parse_enum<DeclaredLoss>(meant);
   if (meant.empty() || loss == DeclaredLoss::kRankMean) return plain_mean_of(open);
   const auto any = [&](auto test) {
     return std::any_of(open.locals.begin(), open.locals.end(), test);
@@ -110,7 +110,7 @@ bool MicroMean::add_rank(const Local& local, std::int64_t n_batches) {
 }
 
 std::optional<MicroMean> MicroMean::of(const OpenReduction& open, std::string_view meant) {
-  const std::optional<DeclaredLoss> loss = parse_word<DeclaredLoss>(meant);
+  const std::optional<DeclaredLoss> loss = parse_enum<DeclaredLoss>(meant);
   MicroMean mean;
   mean.open_ = &open;
   mean.n_ranks_ = static_cast<double>(open.locals.size());

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep {
 
@@ -36,29 +36,29 @@ enum class LawId : std::uint8_t {
   kTrainedSet,
 };
 template <>
-inline constexpr WordTable<24> kWords<LawId> = {"init-equal",
-                                                "replicas-equal",
-                                                "optimizer-equal",
-                                                "gradient-mean",
-                                                "reduced-once",
-                                                "collectives-match",
-                                                "progress",
-                                                "buffers-policy",
-                                                "samples-covered",
-                                                "epoch-reshuffled",
-                                                "rng-scopes",
-                                                "single-process-equal",
-                                                "resume-equal",
-                                                "metric-true",
-                                                "in-flight-untouched",
-                                                "deterministic",
-                                                "environment-bijective",
-                                                "checkpoint-whole",
-                                                "redo-equal",
-                                                "decisions-uniform",
-                                                "accumulated-once",
-                                                "norm-true",
-                                                "outer-step",
-                                                "trained-set"};
+inline constexpr EnumNames<24> kEnumNames<LawId> = {"init-equal",
+                                                    "replicas-equal",
+                                                    "optimizer-equal",
+                                                    "gradient-mean",
+                                                    "reduced-once",
+                                                    "collectives-match",
+                                                    "progress",
+                                                    "buffers-policy",
+                                                    "samples-covered",
+                                                    "epoch-reshuffled",
+                                                    "rng-scopes",
+                                                    "single-process-equal",
+                                                    "resume-equal",
+                                                    "metric-true",
+                                                    "in-flight-untouched",
+                                                    "deterministic",
+                                                    "environment-bijective",
+                                                    "checkpoint-whole",
+                                                    "redo-equal",
+                                                    "decisions-uniform",
+                                                    "accumulated-once",
+                                                    "norm-true",
+                                                    "outer-step",
+                                                    "trained-set"};
 
 }  // namespace lockstep

@@ -212,9 +212,9 @@ constexpr std::array<LawInfo, 24> kLaws = {{
 
 constexpr bool names_them_all() {
   for (std::size_t i = 0; i < kLaws.size(); ++i) {
-    if (kLaws[i].id != kWords<LawId>[i]) return false;
+    if (kLaws[i].id != kEnumNames<LawId>[i]) return false;
   }
-  return kLaws.size() == kWords<LawId>.size();
+  return kLaws.size() == kEnumNames<LawId>.size();
 }
 
 static_assert(names_them_all());

@@ -34,7 +34,7 @@ std::vector<std::string> ids_of_steps() {
 }  // namespace
 
 bool waits_for_the_end(std::string_view law) {
-  const std::optional<LawId> id = parse_word<LawId>(law);
+  const std::optional<LawId> id = parse_enum<LawId>(law);
   return id && std::find(kAtTheEnd.begin(), kAtTheEnd.end(), *id) != kAtTheEnd.end();
 }
 
@@ -189,7 +189,7 @@ void LiveCheck::show(const std::vector<std::size_t>& n_events) {
 std::vector<LawResult> LiveCheck::finish() {
   std::vector<LawResult> results = laws_.finish(*names_);
   for (LawResult& law : results) {
-    const std::optional<LawId> id = parse_word<LawId>(law.law);
+    const std::optional<LawId> id = parse_enum<LawId>(law.law);
     if (id != LawId::kReplicasEqual && id != LawId::kReducedOnce) continue;
     std::erase_if(law.findings, [this](const Finding& finding) {
       return finding.cause != Cause::kBypassWrapper && finding.step.value_or(0) >= first_alone_;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep {
 
@@ -14,7 +14,7 @@ enum class RunOutcome : std::uint8_t {
   kError,     ///< A rank failed.
 };
 template <>
-inline constexpr WordTable<4> kWords<RunOutcome> = {"ok", "findings", "hang", "error"};
+inline constexpr EnumNames<4> kEnumNames<RunOutcome> = {"ok", "findings", "hang", "error"};
 
 /// Whether every rank finished.
 constexpr bool is_complete(RunOutcome outcome) {

@@ -20,8 +20,8 @@ Conv2d::Conv2d(Runtime& runtime, std::int64_t in, std::int64_t out, Conv2dOption
 Conv2d::Conv2d(Runtime& runtime,
                std::int64_t in,
                std::int64_t out,
-               Conv2dOptions options,
-               Generator& generator)
+               Generator& generator,
+               Conv2dOptions options)
     : Conv2d(runtime, in, out, options) {
   reset_parameters(generator);
 }

@@ -30,8 +30,8 @@ class Conv2d final : public Module {
   Conv2d(Runtime& runtime,
          std::int64_t in,
          std::int64_t out,
-         Conv2dOptions options,
-         Generator& generator);
+         Generator& generator,
+         Conv2dOptions options = {});
 
   Variable forward(const Variable& x) override;
 

@@ -23,8 +23,8 @@ Embedding::Embedding(Runtime& runtime,
 Embedding::Embedding(Runtime& runtime,
                      std::int64_t n_rows,
                      std::int64_t width,
-                     EmbeddingOptions options,
-                     Generator& generator)
+                     Generator& generator,
+                     EmbeddingOptions options)
     : Embedding(runtime, n_rows, width, options) {
   reset_parameters(generator);
 }

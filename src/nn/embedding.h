@@ -27,8 +27,8 @@ class Embedding final : public Module {
   Embedding(Runtime& runtime,
             std::int64_t n_rows,
             std::int64_t width,
-            EmbeddingOptions options,
-            Generator& generator);
+            Generator& generator,
+            EmbeddingOptions options = {});
 
   /// `indices` i64 of (R,) -> (R, D).
   Variable forward(const Variable& indices) override;

@@ -16,8 +16,8 @@ Linear::Linear(Runtime& runtime, std::int64_t in, std::int64_t out, LinearOption
 Linear::Linear(Runtime& runtime,
                std::int64_t in,
                std::int64_t out,
-               LinearOptions options,
-               Generator& generator)
+               Generator& generator,
+               LinearOptions options)
     : Linear(runtime, in, out, options) {
   reset_parameters(generator);
 }

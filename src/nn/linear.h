@@ -24,8 +24,8 @@ class Linear final : public Module {
   Linear(Runtime& runtime,
          std::int64_t in,
          std::int64_t out,
-         LinearOptions options,
-         Generator& generator);
+         Generator& generator,
+         LinearOptions options = {});
 
   Variable forward(const Variable& x) override;
 

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep::optim {
 
@@ -109,6 +109,6 @@ using LrRule = std::variant<StepLr,
 namespace lockstep {
 
 template <>
-inline constexpr WordTable<2> kWords<optim::Anneal> = {"cos", "linear"};
+inline constexpr EnumNames<2> kEnumNames<optim::Anneal> = {"cos", "linear"};
 
 }  // namespace lockstep

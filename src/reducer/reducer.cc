@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/words.h"
 #include "lockstep/reducer/bucket_agreement.h"
 #include "lockstep/reducer/bucket_plan.h"
 #include "lockstep/reducer/reducer_error.h"
@@ -20,7 +20,7 @@ enum class DebugLevel : std::uint8_t { kOff, kInfo, kDetail };
 }  // namespace
 
 template <>
-inline constexpr WordTable<3> kWords<DebugLevel> = {"OFF", "INFO", "DETAIL"};
+inline constexpr EnumNames<3> kEnumNames<DebugLevel> = {"OFF", "INFO", "DETAIL"};
 
 namespace {
 
@@ -90,7 +90,7 @@ void Reducer::assign_buckets(std::vector<std::vector<std::int32_t>> assignment) 
 
 bool Reducer::is_debugging() const {
   const std::optional<std::string> said = runtime_->host().environment("TORCH_DISTRIBUTED_DEBUG");
-  const std::optional<DebugLevel> level = parse_word<DebugLevel>(said.value_or(""));
+  const std::optional<DebugLevel> level = parse_enum<DebugLevel>(said.value_or(""));
   return level == DebugLevel::kInfo || level == DebugLevel::kDetail;
 }
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep {
 
@@ -19,7 +19,7 @@ enum class DType : std::uint8_t {
   kBool,  ///< One byte, 0 or 1.
 };
 template <>
-inline constexpr WordTable<9> kWords<DType> = {
+inline constexpr EnumNames<9> kEnumNames<DType> = {
     "f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"};
 
 constexpr std::int64_t size_of(DType dtype) {
@@ -85,6 +85,6 @@ struct DTypeOf<std::int64_t> {
 /// Where a tensor's bytes live.
 enum class Device : std::uint8_t { kCpu, kCuda };
 template <>
-inline constexpr WordTable<2> kWords<Device> = {"cpu", "cuda"};
+inline constexpr EnumNames<2> kEnumNames<Device> = {"cpu", "cuda"};
 
 }  // namespace lockstep

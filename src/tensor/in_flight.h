@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "lockstep/base/call_site.h"
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/tensor/kernels.h"
 #include "lockstep/tensor/tensor.h"
 
@@ -32,17 +32,17 @@ enum class CollectiveOp : std::uint8_t {
   kRecv,
 };
 template <>
-inline constexpr WordTable<11> kWords<CollectiveOp> = {"all_reduce",
-                                                       "broadcast",
-                                                       "reduce",
-                                                       "all_gather",
-                                                       "reduce_scatter",
-                                                       "gather",
-                                                       "scatter",
-                                                       "all_to_all",
-                                                       "barrier",
-                                                       "send",
-                                                       "recv"};
+inline constexpr EnumNames<11> kEnumNames<CollectiveOp> = {"all_reduce",
+                                                           "broadcast",
+                                                           "reduce",
+                                                           "all_gather",
+                                                           "reduce_scatter",
+                                                           "gather",
+                                                           "scatter",
+                                                           "all_to_all",
+                                                           "barrier",
+                                                           "send",
+                                                           "recv"};
 
 /// The byte ranges that pending works of one rank own, and what is notified of accesses to them.
 ///

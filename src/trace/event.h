@@ -15,7 +15,7 @@
 #include "lockstep/base/types.h"
 #include "lockstep/tensor/dtype.h"
 #include "lockstep/tensor/sketch.h"
-#include "lockstep/trace/event_words.h"
+#include "lockstep/trace/event_enums.h"
 #include "lockstep/trace/signature.h"
 
 namespace lockstep {

@@ -34,7 +34,7 @@ bool reduces_bucket(const CollectiveEvent& posted) {
 }
 
 template <>
-inline constexpr WordTable<4> kWords<Part> = {
+inline constexpr EnumNames<4> kEnumNames<Part> = {
     "", "forward", "forward without gradients", "backward"};
 
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/trace/memory_trace.h"
 
 namespace lockstep {
@@ -43,7 +43,7 @@ enum class TimelineCategory : std::uint8_t {
   kFinding,
 };
 template <>
-inline constexpr WordTable<9> kWords<TimelineCategory> = {
+inline constexpr EnumNames<9> kEnumNames<TimelineCategory> = {
     "compute", "bucket", "collective", "fault", "touch", "decision", "log", "end", "finding"};
 
 /// Whether a wrapper's backward posted this call and waits for it before it ends. Our own reducer says which parameters a

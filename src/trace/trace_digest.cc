@@ -59,8 +59,8 @@ constexpr std::uint64_t hash_text(std::string_view text) {
 
 template <typename Choice>
 constexpr auto hash_words_of() {
-  std::array<std::uint64_t, kWords<Choice>.size()> hashes{};
-  for (std::size_t i = 0; i < hashes.size(); ++i) hashes[i] = hash_text(kWords<Choice>[i]);
+  std::array<std::uint64_t, kEnumNames<Choice>.size()> hashes{};
+  for (std::size_t i = 0; i < hashes.size(); ++i) hashes[i] = hash_text(kEnumNames<Choice>[i]);
   return hashes;
 }
 

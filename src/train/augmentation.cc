@@ -41,7 +41,7 @@ class Augmentation::Reader final : public data::SampleReader {
  public:
   Reader(const Job& job, const RankContext& context)
       : inherited_(job.loader.augment.stream == AugmentStream::kInherited),
-        record_(context.record()),
+        record_(context.annotate()),
         streams_(seeded(job.loader.augment, context.rank())),
         at_pass_(streams_),
         loader_(make_loader(job.loader)) {}
@@ -100,7 +100,7 @@ class Augmentation::Reader final : public data::SampleReader {
   }
 
   bool inherited_;
-  ProgramRecord record_;
+  Annotations record_;
   std::vector<bool> seen_{};  ///< By worker + 1: has it drawn in this pass.
   Streams streams_;           ///< Base seeds come from `own`.
   Streams at_pass_;

@@ -91,7 +91,7 @@ void record_eval(const Job& job,
                  const Share& share,
                  std::span<const double> parts,
                  const EvalResult& result) {
-  const ProgramRecord record = context.record();
+  const Annotations record = context.annotate();
   if (!record.on()) return;
   // Otherwise the padded shares declare themselves: they are what a sampler deals out.
   if (job.loop.eval.drop_last || job.loop.eval.rows == EvalRows::kLastBatch) {

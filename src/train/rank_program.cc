@@ -34,16 +34,16 @@ void record_epoch(const RankEpoch& order,
                   std::int64_t epoch,
                   const Job& job,
                   RankContext& context) {
-  context.record().epoch({.epoch = epoch,
-                          .sampler = name_of(job.loader.sampler),
-                          .dataset_size = order.dataset_size,
-                          .n_replicas = order.n_replicas,
-                          .per_rank = static_cast<std::int64_t>(order.ids.size()),
-                          .shuffle = job.loader.shuffle,
-                          .drop_last = job.loader.drop_last,
-                          .pads = order.pads,
-                          .generator_key = order.generator_key,
-                          .order_digest = order.order_digest});
+  context.annotate().epoch({.epoch = epoch,
+                            .sampler = name_of(job.loader.sampler),
+                            .dataset_size = order.dataset_size,
+                            .n_replicas = order.n_replicas,
+                            .per_rank = static_cast<std::int64_t>(order.ids.size()),
+                            .shuffle = job.loader.shuffle,
+                            .drop_last = job.loader.drop_last,
+                            .pads = order.pads,
+                            .generator_key = order.generator_key,
+                            .order_digest = order.order_digest});
 }
 
 // The loop of one rank. Its methods are the paragraphs of a training script.
@@ -112,7 +112,7 @@ void Loop::wrap() {
   nn::Module& model = wrapped_.model();
   stepper_.emplace(job_, model, context_.world());
   state_.optimizer = &stepper_->optimizer();
-  if (job_.loop.redo && context_.record().on()) {
+  if (job_.loop.redo && context_.annotate().on()) {
     redo_.emplace(job_, context_, model, wrapped_.wrapper());
   }
 }
@@ -127,7 +127,7 @@ Variable Loop::forward(const Variable& x, bool last_micro) {
 }
 
 void Loop::record_batch(std::span<const std::int64_t> ids, const Batch& batch, double denominator) {
-  const ProgramRecord record = context_.record();
+  const Annotations record = context_.annotate();
   if (!record.on()) return;
   record.batch({.n_samples = batch.n_samples,
                 .n_tokens = batch.n_tokens,
@@ -285,7 +285,7 @@ RankOutcomeValues Loop::run() {
     end_epoch();
   }
   hooked(LoopPoint::kEnd, [] {});
-  context_.record().phase(PhaseKind::kEnd);
+  context_.annotate().phase(PhaseKind::kEnd);
   return std::move(outcome_);
 }
 

@@ -26,7 +26,7 @@ enum class LoopPoint : std::uint8_t {
   kSave,  ///< A snapshot is due.
 };
 template <>
-inline constexpr WordTable<9> kWords<LoopPoint> = {
+inline constexpr EnumNames<9> kEnumNames<LoopPoint> = {
     "wrap", "epoch", "forward", "backward", "step", "zero-grad", "eval", "end", "save"};
 
 /// What a hook may look at and change.

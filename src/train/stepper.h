@@ -18,7 +18,7 @@ namespace lockstep {
 /// What has numbers of its own besides the optimizer's tensors.
 enum class StepperPart : std::uint8_t { kGroups, kAverager, kScheduler, kPlateau, kScaler };
 template <>
-inline constexpr WordTable<5> kWords<StepperPart> = {
+inline constexpr EnumNames<5> kEnumNames<StepperPart> = {
     "groups", "averager", "scheduler", "plateau", "scaler"};
 
 /// A job's optimizer with its gradient scaler, clipping and schedule, in the order in which a

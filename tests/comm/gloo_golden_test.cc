@@ -66,7 +66,7 @@ const std::map<std::string, ReduceOp> kOps = {{"sum", ReduceOp::kSum},
 std::string answer(const golden::Case& one, const std::string& order) {
   TestRuntime test;
   const std::int64_t n_ranks = std::stoll(one.arguments[0]);
-  const DType dtype = parse_word<DType>(one.arguments[1]).value();
+  const DType dtype = parse_enum<DType>(one.arguments[1]).value();
   const std::int64_t count = std::stoll(one.arguments[3]);
   std::vector<Tensor> data;
   std::vector<const void*> inputs;

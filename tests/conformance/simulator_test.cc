@@ -39,8 +39,8 @@ Backend simulator(std::int32_t n_ranks,
   if (fidelity != "rendezvous") name += fidelity;
   std::erase_if(name, [](unsigned char c) { return std::isalnum(c) == 0; });
   const sim::GroupOptions options{.order = parse_reduction_order(order).value(),
-                                  .pairing = parse_word<sim::Pairing>(pairing).value(),
-                                  .fidelity = parse_word<sim::Fidelity>(fidelity).value()};
+                                  .pairing = parse_enum<sim::Pairing>(pairing).value(),
+                                  .fidelity = parse_enum<sim::Fidelity>(fidelity).value()};
   return {name, n_ranks, [=](const Program& program) {
             run_once(options, n_ranks, *sim::make_round_robin(), program);
             run_once(options, n_ranks, *sim::make_run_to_block(), program);

@@ -109,7 +109,7 @@ void take_step(const Variable& parameter) {
 }
 
 std::optional<DType> dtype_or_none(const std::string& text) {
-  return text == "-" ? std::nullopt : std::optional<DType>(parse_word<DType>(text).value());
+  return text == "-" ? std::nullopt : std::optional<DType>(parse_enum<DType>(text).value());
 }
 
 std::string torch_name(DType dtype) {

@@ -19,7 +19,7 @@ namespace {
 TEST(FrontDoorTest, GradientsAreAveragedOverTheRanks) {
   const auto run = run_ranks({.ranks = 4}, [](RankContext& rank) {
     Generator seed(static_cast<std::uint64_t>(rank.rank()));
-    nn::Linear model(rank.runtime(), 16, 1, {}, seed);
+    nn::Linear model(rank.runtime(), 16, 1, seed);
     DistributedDataParallel ddp(model, rank.world(), {.bucket_cap_mb = 1.0});
     optim::Sgd optimizer(model.parameters(), {.lr = 0.1});
     const Variable rows = Variable(Tensor::full(rank.runtime(), {2, 16}, DType::kF32, 1.0));
@@ -63,7 +63,7 @@ TEST(FrontDoorTest, AKilledRankIsInTheReport) {
       {.kind = sim::FaultKind::kSigkill, .rank = 1, .step = 0, .at = EventKind::kStep}};
   const auto run = run_ranks(options, [](RankContext& rank) {
     Generator seed(0);
-    nn::Linear model(rank.runtime(), 2, 1, {}, seed);
+    nn::Linear model(rank.runtime(), 2, 1, seed);
     DistributedDataParallel ddp(model, rank.world());
     optim::Sgd optimizer(model.parameters(), {.lr = 0.1});
     for (int step = 0; step < 2; ++step) {

@@ -30,7 +30,7 @@ struct Loop {
 Report trained_with(void (*act)(const Loop& loop)) {
   const auto run = run_ranks({.ranks = 3}, [act](RankContext& rank) {
     Generator seed(1);
-    nn::Linear model(rank.runtime(), 3, 2, {}, seed);
+    nn::Linear model(rank.runtime(), 3, 2, seed);
     DistributedDataParallel ddp(model, rank.world());
     optim::Adam optimizer(model.parameters(), {.lr = 0.1});
     nn::StateDict weights;
@@ -138,7 +138,7 @@ TEST(LoadedStateTest, DifferentMomentsAreNoticedAsTheyAreLoaded) {
 TEST(LoadedStateTest, LoadsOfOneRankAndOfAllAreNotComparedWithEachOther) {
   const auto run = run_ranks({.ranks = 2}, [](RankContext& rank) {
     Generator seed(1);
-    nn::Linear model(rank.runtime(), 3, 1, {}, seed);
+    nn::Linear model(rank.runtime(), 3, 1, seed);
     DistributedDataParallel ddp(model, rank.world());
     optim::Sgd optimizer(model.parameters(), {.lr = 0.1});
     const nn::StateDict first = model.state_dict().clone();
@@ -165,7 +165,7 @@ TEST(LoadedStateTest, LoadsOfOneRankAndOfAllAreNotComparedWithEachOther) {
 TEST(LoadedStateTest, ALoadBeforeTheWrapperNeedsNoOtherRank) {
   const auto run = run_ranks({.ranks = 2}, [](RankContext& rank) {
     Generator seed(1);
-    nn::Linear from(rank.runtime(), 3, 1, {}, seed);
+    nn::Linear from(rank.runtime(), 3, 1, seed);
     nn::Linear model(rank.runtime(), 3, 1);
     if (rank.rank() == 0) model.load_state_dict(from.state_dict());
     DistributedDataParallel ddp(model, rank.world());

@@ -78,7 +78,7 @@ TEST(MisuseTest, AModuleIsNotSharedBetweenRanks) {
   run_ranks({.ranks = 2}, [&](RankContext& rank) {
     static nn::Linear* of_rank_0 = nullptr;
     Generator seed(0);
-    nn::Linear own(rank.runtime(), 2, 1, {}, seed);
+    nn::Linear own(rank.runtime(), 2, 1, seed);
     if (rank.rank() == 0) of_rank_0 = &own;
     EXPECT_EQ(rank.world().barrier().wait(), CommStatus::kOk);
     if (rank.rank() == 1) {

@@ -22,7 +22,7 @@ using Words = std::array<std::string, 3>;
 Words train(Simulator& simulator, std::uint64_t seed) {
   const auto run = simulator.run({.ranks = 4}, [&](RankContext& rank) {
     Generator weights(seed);
-    nn::Linear model(rank.runtime(), 6, 1, {}, weights);
+    nn::Linear model(rank.runtime(), 6, 1, weights);
     DistributedDataParallel ddp(model, rank.world());
     optim::Sgd optimizer(model.parameters(), {.lr = 0.1});
     for (int step = 0; step < 3; ++step) {

@@ -73,7 +73,7 @@ inline void add_tensor(Runtime& runtime, OpCase& one, const std::string& text) {
   std::getline(words, rest);
   DType dtype = one.dtype;
   if (const std::size_t dot = kind.find('.'); dot != std::string::npos) {
-    dtype = parse_word<DType>(kind.substr(dot + 1)).value();
+    dtype = parse_enum<DType>(kind.substr(dot + 1)).value();
     kind.resize(dot);
   }
   const Tensor tensor = WordReader(rest).take(runtime, shape, dtype);
@@ -91,7 +91,7 @@ inline OpCase parse_op(Runtime& runtime, const std::string& line) {
   std::string parameters;
   head >> one.name >> dtype >> parameters;
   one.autocast = dtype.starts_with("autocast:");
-  one.dtype = parse_word<DType>(dtype.substr(dtype.find(':') + 1)).value();
+  one.dtype = parse_enum<DType>(dtype.substr(dtype.find(':') + 1)).value();
   for (const std::string_view number : split(parameters, ',')) {
     if (number != "-") one.parameters.push_back(parse_double(number).value());
   }

@@ -95,7 +95,7 @@ inline HookCase parse_hook_case(const Case& line) {
   one.text = line.text();
   one.hook = line.kind;
   one.n_ranks = static_cast<std::int32_t>(line.integer(0));
-  one.dtype = parse_word<DType>(line.arguments[1]).value();
+  one.dtype = parse_enum<DType>(line.arguments[1]).value();
   one.index = line.integer(2);
   one.scale = line.integer(3);
   one.n_steps = line.integer(4);

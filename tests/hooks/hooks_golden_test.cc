@@ -139,7 +139,7 @@ TEST(PowerSgdGoldenTest, SeedsAreThoseOfRandomState) {
 /// One line: the stack it starts from is drawn, the result must have these bits.
 Tensor drawn_stack(const golden::Case& one, Runtime& runtime) {
   const Shape shape{one.integer(1), one.integer(2), one.integer(3)};
-  const Tensor stack = Tensor::empty(runtime, shape, parse_word<DType>(one.arguments[0]).value());
+  const Tensor stack = Tensor::empty(runtime, shape, parse_enum<DType>(one.arguments[0]).value());
   testing::fill_normal(stack, static_cast<std::uint64_t>(shape[0] + shape[1] + shape[2]));
   return stack;
 }

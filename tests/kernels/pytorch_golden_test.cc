@@ -59,7 +59,7 @@ TEST(PytorchGoldenTest, ElementWiseKernelsHaveTheSameBits) {
 
   for (std::size_t i = 0; i < cases.size(); i += 3) {
     TestRuntime test;
-    const DType dtype = parse_word<DType>(cases[i].arguments[0]).value();
+    const DType dtype = parse_enum<DType>(cases[i].arguments[0]).value();
     const double scalar = parse_double(cases[i].arguments[1]).value();
     const Tensor a = from_bits(test.runtime, dtype, cases[i].values);
     const Tensor b = from_bits(test.runtime, dtype, cases[i + 1].values);
@@ -105,7 +105,7 @@ TEST(PytorchGoldenTest, SgdTrajectoriesHaveTheSameBits) {
   int steps = 0;
 
   for (const golden::Case& line : golden::read("sgd.txt")) {
-    const DType dtype = parse_word<DType>(line.arguments[0]).value();
+    const DType dtype = parse_enum<DType>(line.arguments[0]).value();
     const Tensor values = from_bits(test.runtime, dtype, line.values);
     const std::string& role = line.arguments[7];
     if (role == "param") {

@@ -141,11 +141,11 @@ TEST(CausesTest, AreListedInTheDocumentationAsTheyAreHere) {
 TEST(RunOutcomeTest, EveryOutcomeIsFoundAgainByItsName) {
   for (const RunOutcome outcome :
        {RunOutcome::kOk, RunOutcome::kFindings, RunOutcome::kHang, RunOutcome::kError}) {
-    EXPECT_EQ(parse_word<RunOutcome>(name_of(outcome)), outcome);
+    EXPECT_EQ(parse_enum<RunOutcome>(name_of(outcome)), outcome);
   }
   EXPECT_EQ(name_of(RunOutcome::kHang), "hang");
-  EXPECT_EQ(parse_word<RunOutcome>("hangs"), std::nullopt);
-  EXPECT_EQ(parse_word<RunOutcome>(""), std::nullopt);
+  EXPECT_EQ(parse_enum<RunOutcome>("hangs"), std::nullopt);
+  EXPECT_EQ(parse_enum<RunOutcome>(""), std::nullopt);
 }
 
 TEST(RunOutcomeTest, RanksFinishedUnlessTheyHungOrFailed) {

@@ -32,7 +32,7 @@ std::string bits_text(const std::vector<Tensor>& tensors) {
 DType read_dtype(std::istream& words) {
   std::string name;
   words >> name;
-  return parse_word<DType>(name).value();
+  return parse_enum<DType>(name).value();
 }
 
 std::string answer_attention(const std::string& kind, std::istream& words, Runtime& runtime) {

@@ -43,7 +43,7 @@ int main(int n_words, char** words) {
     print_jobs(static_cast<std::uint64_t>(lockstep::parse_int(arguments.at(1)).value()),
                lockstep::parse_int(arguments.at(2)).value());
   } else {
-    answer_jobs(lockstep::parse_word<lockstep::Compat>(arguments.at(1)).value(),
+    answer_jobs(lockstep::parse_enum<lockstep::Compat>(arguments.at(1)).value(),
                 arguments.size() > 2 ? arguments[2] : "none");
   }
   return 0;

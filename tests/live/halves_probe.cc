@@ -33,8 +33,8 @@ std::string answer(Runtime& runtime, const std::string& line) {
   std::string from;
   std::string to;
   text >> from >> to;
-  const Tensor wide = tensor_of(runtime, text, parse_word<DType>(from).value());
-  const Tensor narrow = wide.to(parse_word<DType>(to).value());
+  const Tensor wide = tensor_of(runtime, text, parse_enum<DType>(from).value());
+  const Tensor narrow = wide.to(parse_enum<DType>(to).value());
   const Tensor back = narrow.to(DType::kF32);
   std::vector<std::string> words;
   for (std::int64_t i = 0; i < narrow.n_elems(); ++i) {

@@ -46,8 +46,8 @@ class HookJob {
 
   HookSpec hook() const {
     HookSpec spec;
-    spec.kind = parse_word<HookKind>(values_.at("hook")).value();
-    spec.wrapper = parse_word<HookWrapper>(values_.at("wrapper")).value();
+    spec.kind = parse_enum<HookKind>(values_.at("hook")).value();
+    spec.wrapper = parse_enum<HookWrapper>(values_.at("wrapper")).value();
     spec.power_sgd = {.rank = number("rank"),
                       .start_iter = number("start"),
                       .min_compression_rate = static_cast<double>(number("rate")) / 4,

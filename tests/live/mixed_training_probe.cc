@@ -56,7 +56,7 @@ class MixedJob {
 
   std::uint64_t seed() const { return static_cast<std::uint64_t>(number("seed")); }
 
-  DType dtype() const { return parse_word<DType>(values_.at("dtype")).value(); }
+  DType dtype() const { return parse_enum<DType>(values_.at("dtype")).value(); }
 
   /// Whether the loss of this rank overflows in this step: "overflow=7:0,31:1", or "none".
   bool overflows(std::int64_t step, std::int32_t rank) const {

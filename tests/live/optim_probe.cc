@@ -23,7 +23,7 @@ std::string schedule(const std::vector<std::string>& words) {
 /// Arguments: dtype, elements, steps, options; values: the start, then each step's gradient or "-".
 std::string optimizer(const golden::Case& one) {
   PlainRuntime rt;
-  const DType dtype = parse_word<DType>(one.arguments.at(0)).value();
+  const DType dtype = parse_enum<DType>(one.arguments.at(0)).value();
   const std::int64_t n = one.integer(1);
   const std::int64_t n_steps = one.integer(2);
   const std::vector<std::string> words = golden::words_of(one.values);

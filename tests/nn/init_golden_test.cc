@@ -86,13 +86,13 @@ TEST(InitGoldenTest, EverySchemeEqualsTorch) {
 }
 
 std::string initial_images(Runtime& runtime, const std::string& name, Generator& generator) {
-  if (name == "conv_1_2_3") return listed(Conv2d(runtime, 1, 2, {}, generator));
+  if (name == "conv_1_2_3") return listed(Conv2d(runtime, 1, 2, generator));
   if (name == "conv_3_8_5x2") {
     const Conv2dOptions options{.kernel = 5, .kernel_width = 2, .stride = 2, .padding = 1};
-    return listed(Conv2d(runtime, 3, 8, options, generator));
+    return listed(Conv2d(runtime, 3, 8, generator, options));
   }
   if (name == "conv_4_6_3_no_bias") {
-    return listed(Conv2d(runtime, 4, 6, {.bias = false}, generator));
+    return listed(Conv2d(runtime, 4, 6, generator, {.bias = false}));
   }
   if (name == "batch_norm_2d_5") return listed(BatchNorm2d(runtime, 5));
   if (name == "small_cnn") {
@@ -114,11 +114,11 @@ std::string initial_images(Runtime& runtime, const std::string& name, Generator&
 /// The default draws first, as constructing the layer makes them, then a weight of another scheme.
 std::string other_weights(Runtime& runtime, const std::string& name, Generator& generator) {
   if (name == "conv_2_3_3_kaiming_normal") {
-    const Conv2d layer(runtime, 2, 3, {}, generator);
+    const Conv2d layer(runtime, 2, 3, generator);
     init::kaiming_normal(layer.weight().data(), generator);
     return listed(layer);
   }
-  const Linear layer(runtime, 9, 7, {}, generator);
+  const Linear layer(runtime, 9, 7, generator);
   if (name == "linear_9_7_xavier_uniform") init::xavier_uniform(layer.weight().data(), generator);
   if (name == "linear_9_7_trunc_normal") {
     init::trunc_normal(layer.weight().data(), generator, {.std = 0.02});
@@ -127,16 +127,16 @@ std::string other_weights(Runtime& runtime, const std::string& name, Generator& 
 }
 
 std::string initial_values(Runtime& runtime, const std::string& name, Generator& generator) {
-  if (name == "linear_5_3") return listed(Linear(runtime, 5, 3, {}, generator));
-  if (name == "linear_20_30") return listed(Linear(runtime, 20, 30, {}, generator));
+  if (name == "linear_5_3") return listed(Linear(runtime, 5, 3, generator));
+  if (name == "linear_20_30") return listed(Linear(runtime, 20, 30, generator));
   if (name == "linear_7_9_no_bias") {
-    return listed(Linear(runtime, 7, 9, {.bias = false}, generator));
+    return listed(Linear(runtime, 7, 9, generator, {.bias = false}));
   }
-  if (name == "linear_64_1") return listed(Linear(runtime, 64, 1, {}, generator));
-  if (name == "embedding_3_4") return listed(Embedding(runtime, 3, 4, {}, generator));
-  if (name == "embedding_11_6") return listed(Embedding(runtime, 11, 6, {}, generator));
+  if (name == "linear_64_1") return listed(Linear(runtime, 64, 1, generator));
+  if (name == "embedding_3_4") return listed(Embedding(runtime, 3, 4, generator));
+  if (name == "embedding_11_6") return listed(Embedding(runtime, 11, 6, generator));
   if (name == "embedding_11_6_padding_2") {
-    return listed(Embedding(runtime, 11, 6, {.padding = 2}, generator));
+    return listed(Embedding(runtime, 11, 6, generator, {.padding = 2}));
   }
   if (name == "layer_norm_8") return listed(LayerNorm(runtime, 8));
   if (name == "batch_norm_5") return listed(BatchNorm1d(runtime, 5));

@@ -51,7 +51,7 @@ TEST(InitTest, WhatInitialisesATensorKeepsNoPointerToIt) {
     EXPECT_TRUE(is_named_after([&](const Tensor& t) { init::normal(t, generator, 0.0, 1.0); }));
     EXPECT_TRUE(is_named_after([&](const Tensor& t) { init::trunc_normal(t, generator, {}); }));
   }
-  const Linear layer(rt, 16, 16, LinearOptions{}, generator);
+  const Linear layer(rt, 16, 16, generator);
   EXPECT_TRUE(content_name(layer.weight().data()).is_known());
   EXPECT_TRUE(content_name(layer.bias().data()).is_known());
 }

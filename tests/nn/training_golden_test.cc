@@ -24,7 +24,7 @@ std::vector<golden::Case> cases_of(const std::string& kind) {
   return cases;
 }
 
-DType dtype_of(const golden::Case& one) { return parse_word<DType>(one.arguments.at(0)).value(); }
+DType dtype_of(const golden::Case& one) { return parse_enum<DType>(one.arguments.at(0)).value(); }
 
 std::vector<std::int64_t> widths_from(const golden::Case& one, std::size_t first) {
   std::vector<std::int64_t> widths;

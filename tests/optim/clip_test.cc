@@ -105,7 +105,7 @@ TEST_F(ClipTest, ValuesAreClampedOneByOne) {
 /// PyTorch's words for clipping by infinity norm and by value; `slack` is added to the bound.
 std::string clipped(const golden::Case& one, double slack) {
   PlainRuntime rt;
-  const DType dtype = parse_word<DType>(one.arguments.at(0)).value();
+  const DType dtype = parse_enum<DType>(one.arguments.at(0)).value();
   const double limit = parse_double(one.arguments.at(1)).value() * (1.0 + slack);
   golden::WordReader reader(one.values);
   std::vector<Variable> parameters;

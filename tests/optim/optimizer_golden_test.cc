@@ -23,7 +23,7 @@ std::string train(const golden::Case& one) {
   PlainRuntime rt;
   const std::vector<std::string> inputs =
       golden::words_of(one.values.substr(0, one.values.find(" | ")));
-  const DType dtype = parse_word<DType>(one.arguments.at(0)).value();
+  const DType dtype = parse_enum<DType>(one.arguments.at(0)).value();
   golden::WordReader reader(one.values);
   const Variable parameter(reader.take(rt, {kElements}, dtype), true);
   const std::unique_ptr<Optimizer> optimizer = make_optimizer(one, parameter);

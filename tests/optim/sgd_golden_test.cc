@@ -46,7 +46,7 @@ TEST(SgdGoldenTest, StepsHaveTheBitsOfPyTorch) {
     ++n_cases;
     const std::size_t bar = one.values.find(" | ");
     const std::string inputs = one.values.substr(0, bar);
-    const DType dtype = parse_word<DType>(one.arguments.at(0)).value();
+    const DType dtype = parse_enum<DType>(one.arguments.at(0)).value();
     SgdOptions options = recorded_options(one);
 
     EXPECT_EQ(train(options, dtype, inputs), one.values.substr(bar + 3)) << one.text();

@@ -32,7 +32,7 @@ class SparseProgram {
   explicit SparseProgram(const golden::Case& one)
       : words_(golden::words_of(one.values)),
         shape_{one.integer(1), one.integer(2)},
-        dtype_(parse_word<DType>(one.arguments.at(0)).value()),
+        dtype_(parse_enum<DType>(one.arguments.at(0)).value()),
         table_(take(shape_), true),
         optimizer_(make_sparse_optimizer(one, table_)) {}
 

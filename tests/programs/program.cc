@@ -64,7 +64,7 @@ std::string text_of(const Layer& layer) {
 Branch parse_branch(std::string_view text) {
   const std::vector<std::string> words = parts(text, '/');
   Branch branch{.use = words.at(0),
-                .dtype = parse_word<DType>(words.at(1)).value(),
+                .dtype = parse_enum<DType>(words.at(1)).value(),
                 .layers = {},
                 .loss = words.at(3)};
   for (const std::string& layer : parts(words.at(2), ',')) {

@@ -37,7 +37,7 @@ Batch rows_of(RankContext& rank, const std::vector<std::int64_t>& samples) {
 }
 
 Mlp::Mlp(Runtime& runtime, Generator& init)
-    : Module(runtime), first_(runtime, kColumns, 4, {}, init), last_(runtime, 4, 1, {}, init) {
+    : Module(runtime), first_(runtime, kColumns, 4, init), last_(runtime, 4, 1, init) {
   register_module("first", first_);
   register_module("last", last_);
 }
@@ -46,9 +46,9 @@ Variable Mlp::forward(const Variable& x) { return last_(relu(first_(x))); }
 
 NormedMlp::NormedMlp(Runtime& runtime, Generator& init)
     : Module(runtime),
-      first_(runtime, kColumns, 4, {}, init),
+      first_(runtime, kColumns, 4, init),
       norm_(runtime, 4),
-      last_(runtime, 4, 1, {}, init) {
+      last_(runtime, 4, 1, init) {
   register_module("first", first_);
   register_module("norm", norm_);
   register_module("last", last_);

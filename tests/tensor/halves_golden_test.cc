@@ -67,7 +67,7 @@ struct Conversion {
 
 Conversion read_conversion(const golden::Case& one) {
   Conversion result;
-  const Layout layout = layout_of(parse_word<DType>(one.arguments[0]).value());
+  const Layout layout = layout_of(parse_enum<DType>(one.arguments[0]).value());
   for (const std::string& word : golden::words_of(one.values)) {
     const std::size_t cut = word.find('>');
     if (cut != std::string::npos) {
@@ -88,9 +88,9 @@ TEST(HalvesGoldenTest, RoundingToSixteenBitsEqualsTorch) {
     if (one.kind == "back") continue;
     const Conversion conversion = read_conversion(one);
     const Tensor in =
-        from_words(test.runtime, conversion.in, parse_word<DType>(one.arguments[0]).value());
+        from_words(test.runtime, conversion.in, parse_enum<DType>(one.arguments[0]).value());
     const std::vector<std::string> got =
-        half_words(in.to(parse_word<DType>(one.arguments[1]).value()));
+        half_words(in.to(parse_enum<DType>(one.arguments[1]).value()));
     for (std::size_t i = 0; i < got.size(); ++i) {
       EXPECT_EQ(got[i], conversion.out[i]) << one.text() << " of " << hex64(conversion.in[i]);
     }
@@ -106,7 +106,7 @@ TEST(HalvesGoldenTest, ReadingBackEveryPatternEqualsTorch) {
     if (one.kind != "back") continue;
     std::vector<std::uint64_t> every;
     for (std::uint64_t word = 0; word < 65536; ++word) every.push_back(word);
-    const Tensor wide = from_words(test.runtime, every, parse_word<DType>(one.arguments[0]).value())
+    const Tensor wide = from_words(test.runtime, every, parse_enum<DType>(one.arguments[0]).value())
                             .to(DType::kF32);
     std::vector<std::int64_t> bits;
     for (const float value : wide.span<float>()) {

@@ -138,9 +138,9 @@ TEST(ShapeTest, PrintsItsSizes) {
 
 TEST(DTypeTest, NamesReadBack) {
   for (const char* name : {"f32", "f64", "f16", "bf16", "i8", "u8", "i32", "i64", "bool"}) {
-    EXPECT_EQ(name_of(parse_word<DType>(name).value()), name);
+    EXPECT_EQ(name_of(parse_enum<DType>(name).value()), name);
   }
-  EXPECT_EQ(parse_word<DType>("f8"), std::nullopt);
+  EXPECT_EQ(parse_enum<DType>("f8"), std::nullopt);
 }
 
 TEST(InFlightTest, OnlyAccessThatOverlapsATransferIsReported) {

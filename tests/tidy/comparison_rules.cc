@@ -80,7 +80,7 @@ Complaints literal_comparisons(const std::vector<File>& files,
       complaints.push_back(at(file, lines.back()) + "compares with a string literal " +
                            std::to_string(lines.size()) + " times, and may " +
                            std::to_string(most) +
-                           " times: a closed set of words is an enum with a WordTable");
+                           " times: a closed set of words is an enum with a EnumNames");
     } else if (lines.size() < most) {
       complaints.push_back(file.path + " compares with a string literal " +
                            std::to_string(lines.size()) + " times: let its exception say so");

@@ -78,7 +78,7 @@ TEST(ComparisonRulesTest, ANewComparisonIsReported) {
   const std::vector<File> files = {{"a.cc", "\nif (kind == \"ring\") {}"}};
   EXPECT_THAT(literal_comparisons(files, {}),
               ElementsAre("a.cc:2: compares with a string literal 1 times, and may 0 times: a "
-                          "closed set of words is an enum with a WordTable"));
+                          "closed set of words is an enum with a EnumNames"));
   EXPECT_THAT(literal_comparisons(files, {{"a.cc", 1}}), IsEmpty());
 }
 

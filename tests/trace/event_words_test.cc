@@ -1,10 +1,9 @@
-#include "lockstep/trace/event_words.h"
-
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "lockstep/trace/event.h"
+#include "lockstep/trace/event_enums.h"
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include "lockstep/comm/reduction_order.h"
 #include "lockstep/hooks/hook_kinds.h"
 #include "lockstep/sim/group/fidelity.h"
-#include "lockstep/trace/event_words.h"
+#include "lockstep/trace/event_enums.h"
 #include "lockstep/train/job_words.h"
 
 namespace lockstep {
@@ -17,7 +17,7 @@ namespace lockstep {
 /// What happens to a job, none of which a correct one may suffer from.
 enum class SketchFault : std::uint8_t { kNone, kLate, kSlow, kDelay, kClockSkew, kCrash };
 template <>
-inline constexpr WordTable<6> kWords<SketchFault> = {
+inline constexpr EnumNames<6> kEnumNames<SketchFault> = {
     "none", "late", "slow", "delay", "clock-skew", "crash"};
 
 /// The choices that make one job, its world and its schedule. Every value of this type that

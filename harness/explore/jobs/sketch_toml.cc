@@ -42,7 +42,7 @@ class Table {
     return put(key, quoted(std::string(value)));
   }
 
-  template <Worded E>
+  template <NamedEnum E>
   Table& word(const std::string& key, E value) {
     return word(key, name_of(value));
   }

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/words.h"
 #include "lockstep/harness/explore/parts/part_line.h"
 #include "lockstep/harness/explore/parts/shard.h"
 
@@ -28,7 +28,7 @@ enum class SharedWork : std::uint8_t {
 namespace lockstep {
 
 template <>
-inline constexpr WordTable<3> kWords<explore::SharedWork> = {"runs", "jobs", "scenarios"};
+inline constexpr EnumNames<3> kEnumNames<explore::SharedWork> = {"runs", "jobs", "scenarios"};
 
 }  // namespace lockstep
 

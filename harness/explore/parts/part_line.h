@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
-#include "lockstep/base/words.h"
 
 namespace lockstep::explore {
 
@@ -34,10 +34,10 @@ class PartLine {
   PartLine object(const std::string& key);
   std::vector<std::string> keys() const;  ///< In the order of the file.
 
-  template <Worded E>
+  template <NamedEnum E>
   E choice(const std::string& key) {
     const std::string word = text(key);
-    if (const std::optional<E> known = parse_word<E>(word)) return *known;
+    if (const std::optional<E> known = parse_enum<E>(word)) return *known;
     complain(key, "unknown " + key + " '" + printable(word) + "'");
     return E{};
   }

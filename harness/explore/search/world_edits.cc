@@ -109,7 +109,7 @@ std::set<std::string> parted_tensors(const TomlNode& document) {
     const TomlNode& node = node_at(document, place.path);
     const TomlNode* op = node.is_table() ? node.find("op") : nullptr;
     if (op == nullptr) continue;
-    const std::optional<RawOpKind> kind = parse_word<RawOpKind>(op->text);
+    const std::optional<RawOpKind> kind = parse_enum<RawOpKind>(op->text);
     const bool gathers = kind == RawOpKind::kAllGather || kind == RawOpKind::kGather;
     const bool scatters = kind == RawOpKind::kScatter || kind == RawOpKind::kReduceScatter;
     const bool both = kind == RawOpKind::kAllToAll;

@@ -124,7 +124,7 @@ void shrink_nodes(Shrinker& shrinker) {
 void shrink_rows(Shrinker& shrinker) {
   constexpr std::array<std::int64_t, 8> kFew = {1, 2, 3, 4, 6, 8, 16, 32};
   const TomlNode* kind = find_at(shrinker.best(), "data.kind");
-  if (kind == nullptr || parse_word<DataKind>(kind->text) != DataKind::kSynthetic) return;
+  if (kind == nullptr || parse_enum<DataKind>(kind->text) != DataKind::kSynthetic) return;
   for (const std::int64_t n : kFew) {
     TomlNode candidate = copy_of(shrinker.best());
     put(candidate, "data.size", integer_node(n));

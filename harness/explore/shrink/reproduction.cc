@@ -18,7 +18,7 @@ constexpr const char* kReproductionFile = "repro.toml";
 bool reads_files(const TomlNode& document) {
   const TomlNode* kind = find_at(document, "data.kind");
   if (kind == nullptr) return false;
-  const std::optional<DataKind> known = parse_word<DataKind>(kind->text);
+  const std::optional<DataKind> known = parse_enum<DataKind>(kind->text);
   return known != DataKind::kInline && known != DataKind::kSynthetic;
 }
 

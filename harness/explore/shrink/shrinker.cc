@@ -53,7 +53,7 @@ Outcome Shrinker::start(const TomlNode& document, const std::string& schedule) {
   if (!first.value().failure) return Error{"this run does not fail", runner_->path()};
   trial_ = first.value();
   wanted_ = trial_.failure;
-  const std::optional<LawId> law = parse_word<LawId>(wanted_->law);
+  const std::optional<LawId> law = parse_enum<LawId>(wanted_->law);
   const bool repeats =
       law && std::find(kRepeatLaws.begin(), kRepeatLaws.end(), *law) != kRepeatLaws.end();
   if (!repeats) drop(best_, "expect");

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lockstep.crosscheck import program, scenario, states
 from lockstep.native import command
-from lockstep.saying import say, warn
+from lockstep.terminal import say, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,7 @@ from lockstep.reproduce.calls import Calls
 from lockstep.reproduce.facts import Facts, read
 from lockstep.reproduce.quoting import escaped, quoted
 from lockstep.reproduce.recipes import Recipe, recipe_for
-from lockstep.saying import plain, say, warn
+from lockstep.terminal import plain, say, warn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Texts of a trace, which may come from anyone, inside of files that are run."""
 from __future__ import annotations
 
-from lockstep.saying import plain
+from lockstep.terminal import plain
 
 
 def escaped(text: str) -> str:

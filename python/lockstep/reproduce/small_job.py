@@ -40,7 +40,7 @@ def main():
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(3)
-    say = lockstep.program_record()
+    say = lockstep.annotate()
     model = nn.Sequential({layers})
     wrapper = DistributedDataParallel(model{ddp})
     {after_wrap}

@@ -17,7 +17,7 @@ def _run_the_next() -> None:
 
 try:
     sys.path.append(os.path.dirname(os.path.dirname(_HERE)))  # Where the package lies.
-    from lockstep.arming import arm
+    from lockstep.autostart import arm
     arm()
 except Exception as error:  # A job never fails for its recorder.
     print(f"lockstep: nothing is recorded: {error}", file=sys.stderr)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim.swa_utils import AveragedModel
 
-from lockstep.words import StateKind, StatePoint
+from lockstep.enums import StateKind, StatePoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

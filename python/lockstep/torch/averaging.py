@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from lockstep.enums import CollectiveOp, PhaseKind, ReduceOp, StateKind, StatePoint
 from lockstep.torch.autocast import word_for
 from lockstep.torch.recorder import BACKWARD
 from lockstep.torch.wrapping import Wrapper
-from lockstep.words import CollectiveOp, PhaseKind, ReduceOp, StateKind, StatePoint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,6 +18,7 @@ import torch
 from torch.utils.data import dataloader
 from torch.utils.data.distributed import DistributedSampler
 
+from lockstep.enums import DataPart
 from lockstep.torch.contents import contents_of, entries_of
 from lockstep.torch.data_read import Handed, consumed_whole, most_batches, pass_source, source_of, values_of
 from lockstep.torch.data_sets import TRAIN, DataSets, place_of
@@ -26,7 +27,6 @@ from lockstep.torch.kept_batches import KeptBatches
 from lockstep.torch.samplers import held_by
 from lockstep.torch.stream_epochs import epochs_of
 from lockstep.torch.streams import LOADER
-from lockstep.words import DataPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -134,7 +134,7 @@ class Batches:
             known[_BEGUN] = True
             share.pass_source = pass_source(iterator, share.source)
             share.trained_in = -2
-            if share.epochs is not None and not self.recorder.program.gives_epochs:
+            if share.epochs is not None and not self.recorder.annotations.gives_epochs:
                 known[_PASS] = self._from = self._pass_of(share.epochs.begins(data_set, data))
         if share.epochs is not None:
             share.epochs.has_read(data)
@@ -174,7 +174,7 @@ class Batches:
         drawn, self.drawn = self.drawn, []
         shares = [(begun, share, handed) for begun, share, handed in self._first.take() or ()
                   if begun is not None and begun.n_replicas == recorder.world > 1]
-        if recorder.pen is None or recorder.program.gives_samples:
+        if recorder.pen is None or recorder.annotations.gives_samples:
             return
         recorder.trainings.stepped_outside(optimizer, bool(shares) and not shares[0][0].written)
         if not shares:
@@ -229,7 +229,7 @@ class Batches:
         evaluated, self.evaluated = self.evaluated, None
         if evaluated is None:
             return
-        now, pen, program = self.recorder.trainings.now, self.recorder.pen, self.recorder.program
+        now, pen, program = self.recorder.trainings.now, self.recorder.pen, self.recorder.annotations
         trains = self.handed is not None and self._share.trained_in == now
         self._begin(trains)
         handed, self.handed = self.handed, None
@@ -278,7 +278,7 @@ class Batches:
             self._note_evaluation(wrapper, wrapper.place)
             return
         pen, handed, self.handed = self.recorder.pen, self.handed, None
-        program, share = self.recorder.program, self._share
+        program, share = self.recorder.annotations, self._share
         self.kept.forward(self.inputs)
         if pen is None or handed is None:
             return
@@ -314,7 +314,7 @@ class Batches:
             else:
                 share.source = ""  # Its other batches have none, either.
         source, share.pass_source = share.pass_source, ""
-        if not source or handed.ids is None or self.recorder.program.gives_samples:
+        if not source or handed.ids is None or self.recorder.annotations.gives_samples:
             return
         if consumed_whole(handed.values, self.inputs):
             contents = contents_of(share.data())
@@ -337,7 +337,7 @@ class Batches:
         be written of it, if anything."""
         passing, handed, share = self.passing, self.handed, self._share
         self.handed = self.passing = None
-        if self.recorder.program.gives_samples:
+        if self.recorder.annotations.gives_samples:
             return None
         if passing is not None:
             return passing[0].split, passing[1], passing[0]
@@ -363,7 +363,7 @@ class Batches:
     def began(self, sampler: Any) -> None:
         """A pass over a distributed sampler begins."""
         recorder = self.recorder
-        if recorder.pen is None or recorder.program.gives_epochs:
+        if recorder.pen is None or recorder.annotations.gives_epochs:
             return
         if held_by(sampler) is not None:
             return  # It has a sampler for its data set, whose order counts.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lockstep.words import ClipKind
+from lockstep.enums import ClipKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

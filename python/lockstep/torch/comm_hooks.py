@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lockstep.words import HookEffect
+from lockstep.enums import HookEffect
 
 _EFFECTS = {
     "allreduce_hook": HookEffect.MEAN, "ALLREDUCE": HookEffect.MEAN,

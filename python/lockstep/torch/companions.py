@@ -15,8 +15,8 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
+from lockstep.enums import StateKind, StatePoint
 from lockstep.torch.module_hooks import ModuleHook
-from lockstep.words import StateKind, StatePoint
 
 if TYPE_CHECKING:
     from lockstep.torch.recorder import Recorder

@@ -16,12 +16,12 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from lockstep import stopping
+from lockstep import stop_note
 from lockstep._core import die_by
+from lockstep.enums import EndOutcome, EndReason
+from lockstep.exception_text import line_of
 from lockstep.lasting import Lasting
-from lockstep.raised import line_of
 from lockstep.torch.sites import site
-from lockstep.words import EndOutcome, EndReason
 
 if TYPE_CHECKING:
     from types import FrameType, TracebackType
@@ -126,14 +126,14 @@ class Watch:
     def _terminate(self, number: int) -> None:
         name = signal.Signals(number).name
         recorder = self.recorder
-        law = stopping.law(recorder.folder)
+        law = stop_note.law(recorder.folder)
         if law:
-            finish(recorder, EndOutcome.KILLED, stopping.detail(law), EndReason.LAW_BROKEN)
+            finish(recorder, EndOutcome.KILLED, stop_note.detail(law), EndReason.LAW_BROKEN)
             die_by(number)
         # Peers that were terminated a moment earlier have failed what this rank was waiting for.
         if max(self._waited, self._waits_for()) >= WAITING_S:
             finish(recorder, EndOutcome.STUCK, f"{name} while waiting{self._where()}")
-        elif stopping.stood_still(recorder.folder):
+        elif stop_note.stood_still(recorder.folder):
             finish(recorder, EndOutcome.STUCK, f"{name}{self._where()}, when no rank recorded anything any more")
         else:
             finish(recorder, EndOutcome.KILLED, f"{name}{self._where()}")

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
-from lockstep.torch.losses import SCALED_BY
+from lockstep.enums import CollectiveOp, ExchangeJoin, ReduceOp
 from lockstep.torch.groups import ENGINE
+from lockstep.torch.loss_factor import Slopes
+from lockstep.torch.losses import SCALED_BY
 from lockstep.torch.plain_rows import FEWEST, MOST_LOOKS, PlainRows, edges_around
 from lockstep.torch.recorder import BACKWARD
-from lockstep.torch.sloped import Slopes
-from lockstep.words import CollectiveOp, ExchangeJoin, ReduceOp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """The seam to files: what torch.save wrote and torch.load read, by path and digest.
 
-What is written into memory is not seen: `ProgramRecord.snapshot` is the word for it. Of a program's own files opened.py sees
+What is written into memory is not seen: `Annotations.snapshot` is the word for it. Of a program's own files opened_files.py sees
 that they are opened.
 """
 from __future__ import annotations

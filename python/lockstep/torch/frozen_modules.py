@@ -15,8 +15,8 @@ from torch.nn.modules.loss import _Loss
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
+from lockstep.enums import DataPart
 from lockstep.torch.module_hooks import ModuleHook
-from lockstep.words import DataPart
 
 if TYPE_CHECKING:
     from lockstep.torch.recorder import Recorder

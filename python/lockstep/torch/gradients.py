@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from lockstep.enums import GradPoint
 from lockstep.torch.losses import SCALED_BY, write_loss
 from lockstep.torch.recorder import BACKWARD, FORWARD
 from lockstep.torch.shared_parameters import is_of_another, take_over
-from lockstep.words import GradPoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -264,7 +264,7 @@ def install(recorder: Recorder) -> None:
         if recorder.averaging is not None:
             recorder.averaging.n_backwards += 1
         if recorder.scope != FORWARD:
-            recorder.program.batch_given = False
+            recorder.annotations.batch_given = False
 
     def make_scale(real: Callable[..., Any]) -> Callable[..., Any]:
         def scale(self: Any, outputs: Any) -> Any:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed.distributed_c10d as c10d
 
+from lockstep.enums import CollectiveOp, DType, LogKind, ReduceOp
 from lockstep.torch.recorder import BACKWARD, DTYPES
 from lockstep.torch.sites import local_of, site, site_here
-from lockstep.words import CollectiveOp, DType, LogKind, ReduceOp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Set

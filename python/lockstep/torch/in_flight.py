@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
+from lockstep.enums import CollectiveOp
 from lockstep.torch import groups
 from lockstep.torch.sites import is_ours, shown, site
-from lockstep.words import CollectiveOp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -13,9 +13,9 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from lockstep.enums import LogKind
 from lockstep.torch.data_read import first_tensor
 from lockstep.torch.recorder import say
-from lockstep.words import LogKind
 
 if TYPE_CHECKING:
     import torch

@@ -89,7 +89,7 @@ class LeftOut:
 
     def backward_over(self) -> None:
         wrapper = self._wrapper
-        self.recorder.program.batch_given = False
+        self.recorder.annotations.batch_given = False
         if wrapper is not None:
             wrapper.awaits = wrapper.awaits and not wrapper.reduces
 

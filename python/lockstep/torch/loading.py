@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from lockstep.enums import LogKind
 from lockstep.torch.recorder import say
 from lockstep.torch.sites import site_here
-from lockstep.words import LogKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lockstep.words import LossReduction
+from lockstep.enums import LossReduction
 
 if TYPE_CHECKING:
     from lockstep.torch.recorder import Recorder

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from lockstep.enums import DataPart
 from lockstep.torch.variables import search
-from lockstep.words import DataPart
 
 if TYPE_CHECKING:
     from lockstep.torch.recorder import Recorder

@@ -10,13 +10,13 @@ from weakref import WeakSet
 import torch
 
 from lockstep._core import Pen
+from lockstep.enums import DType, LogKind
+from lockstep.torch.annotations import AnnotationWriter
+from lockstep.torch.budget import Looking
 from lockstep.torch.buffers import Registrations
 from lockstep.torch.left_out import LeftOut
-from lockstep.torch.looking import Looking
 from lockstep.torch.on_device import streams
-from lockstep.torch.program import Program
 from lockstep.torch.trainings import Trainings
-from lockstep.words import DType, LogKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +80,7 @@ class Recorder:
         self.poll: Callable[[], None] = lambda: None  # Notices completed collectives.
         self.looking = Looking(budget)
         self.left_out = LeftOut(self)
-        self.program = Program(self)
+        self.annotations = AnnotationWriter(self)
         self.trainings = Trainings(self)
         self.registrations = Registrations()
         self.batches: Batches

@@ -171,7 +171,7 @@ class Samplers:
     def met(self, loader: Any) -> None:
         """A pass over a loader begins."""
         recorder = self.recorder
-        if recorder.pen is None or recorder.program.gives_epochs:
+        if recorder.pen is None or recorder.annotations.gives_epochs:
             return
         if loader._dataset_kind != dataloader._DatasetKind.Map:
             return

@@ -3,7 +3,7 @@
 Class patches: FSDPState._root_pre_forward and _post_forward, for the forward of the outermost module; PyTorch has
 no public hook that knows it. A rank has a part of each parameter, gradient and moment, and no two ranks the same one, so
 none of them is recorded. What remains to be compared are the options of optimizers, the dropout of ranks, which have different
-samples, and of parts what parts.py says. Where a model is divided among some of the ranks only, or in another way besides, ranks may share what they draw:
+samples, and of parts what fsdp_parts.py says. Where a model is divided among some of the ranks only, or in another way besides, ranks may share what they draw:
 then neither is.
 """
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lockstep.torch.parts import PartGradients, write_initial
+from lockstep.torch.fsdp_parts import PartGradients, write_initial
 from lockstep.torch.stepping import options_of
 
 if TYPE_CHECKING:

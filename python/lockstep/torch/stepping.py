@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from lockstep.words import GradPoint, StateKind, StatePoint
+from lockstep.enums import GradPoint, StateKind, StatePoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -221,7 +221,7 @@ class Stepping:
                 wrapper.write_states(StateKind.PARAM, StatePoint.STEP,
                                      {name: p for name, p in wrapper.frozen.items() if name not in share.named})
             wrapper.write_states(StateKind.OPTIMIZER, StatePoint.STEP, _state_of(optimizer, share))
-            self.recorder.program.write_replicated(wrapper.index, StatePoint.STEP)
+            self.recorder.annotations.write_replicated(wrapper.index, StatePoint.STEP)
             return
         # One small parameter, another one each time.
         wires, pen = share.wires, self.recorder.pen

@@ -3,9 +3,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from lockstep.enums import LogKind
 from lockstep.torch.recorder import say
 from lockstep.torch.sites import site_here
-from lockstep.words import LogKind
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from lockstep.enums import HookEffect, LogKind, LonePoint, PhaseKind, StateKind, StatePoint
 from lockstep.torch.autocast import word_for
+from lockstep.torch.budget import Look
 from lockstep.torch.buffers import Buffers
 from lockstep.torch.comm_hooks import effect_of, lets_train_alone
-from lockstep.torch.described import descriptions
-from lockstep.torch.entry import SEAM, Entry
 from lockstep.torch.frozen_modules import write_drawn
 from lockstep.torch.gradients import Gradients
 from lockstep.torch.input_rows import InputRows
-from lockstep.torch.looking import Look
+from lockstep.torch.model_description import descriptions
+from lockstep.torch.module_forwards import SEAM, Entry
 from lockstep.torch.recorder import FORWARD, INIT, Place
 from lockstep.torch.replaced_buffers import ReplacedBuffers
 from lockstep.torch.shared_parameters import look_for_sharing
 from lockstep.torch.wrapped_again import remark_on, take_inside
-from lockstep.words import HookEffect, LogKind, LonePoint, PhaseKind, StateKind, StatePoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -62,7 +62,7 @@ class Wrapper:
         self.part = False  # Its hook lets ranks train alone: no budget may miss where they are brought together.
         self.alone = False  # A step was taken without the other ranks, and nothing has looked at what it left since.
         self.parted = False  # Such a step was taken before: ranks may have trained apart ever since.
-        self.delayed = False  # The first one comes after the backward (delayed.py).
+        self.delayed = False  # The first one comes after the backward (delayed_reduction.py).
         self.training: bool | None = None
         self.announced = True  # The phase that was written last; a first training needs no word.
         self.awaits = False  # No backward has followed the last synchronising forward.
@@ -220,7 +220,7 @@ class Wrapper:
         if not training:
             self.write_states(StateKind.PARAM, StatePoint.EVAL, self.all)
             self.write_states(StateKind.BUFFER, StatePoint.EVAL, self.buffers)
-            self.recorder.program.write_replicated(self.index, StatePoint.EVAL)
+            self.recorder.annotations.write_replicated(self.index, StatePoint.EVAL)
 
     def write_states(self, kind: StateKind, point: StatePoint, named: dict[str, Any]) -> None:
         if named and self.recorder.pen is not None:

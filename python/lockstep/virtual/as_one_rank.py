@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lockstep.virtual import launch
-from lockstep.virtual.witness import Seen, Step, Watch, global_passes, seen_by, shown
+from lockstep.virtual.step_values import Seen, Step, Watch, global_passes, seen_by, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

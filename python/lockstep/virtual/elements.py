@@ -6,9 +6,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from lockstep.enums import DType, ReduceOp
 from lockstep.torch.recorder import DTYPES
 from lockstep.virtual.connection import Refused
-from lockstep.words import DType, ReduceOp
 
 _OF_COMPLEX = {torch.complex64: DType.F32, torch.complex128: DType.F64}
 _REDUCES = {"SUM": ReduceOp.SUM, "AVG": ReduceOp.AVG, "PRODUCT": ReduceOp.PRODUCT, "MIN": ReduceOp.MIN,

@@ -5,11 +5,11 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from lockstep.saying import say, warn
+from lockstep.terminal import say, warn
 from lockstep.virtual import launch
+from lockstep.virtual.minimize import Failure, make_smaller
 from lockstep.virtual.options import command_of
 from lockstep.virtual.shrinking import shrink
-from lockstep.virtual.smaller import Failure, make_smaller
 
 if TYPE_CHECKING:
     from lockstep.virtual.launch import Outcome

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep import report, saying
-from lockstep.claiming import claim
+from lockstep import report, terminal
 from lockstep.command_line import EXIT_USAGE, Usage
-from lockstep.reaping import End, reap
+from lockstep.trace_claim import claim
+from lockstep.trace_completion import End, reap
 from lockstep.virtual import options as command_line
 from lockstep.virtual.options import Options
 
@@ -84,40 +84,40 @@ def main(arguments: Sequence[str], alone: bool = False) -> int:
     """
     name = "run" if alone else "torchrun"
     _take_signals(_leave, _leave)
-    saying.require_output()
+    terminal.require_output()
     try:
         given = command_line.parse(arguments, alone)
         with claim(given.trace, "--trace") if given.trace else nullcontext():
             return _start(given, name)
     except Usage as error:
-        saying.warn(f"lockstep {name}: {error}")
+        terminal.warn(f"lockstep {name}: {error}")
         return EXIT_USAGE
 
 
 def _start(given: Options, name: str) -> int:
     """Returns: the exit code."""
-    from lockstep import texts
+    from lockstep import env_comparisons
     from lockstep.virtual import zygote
     from lockstep.virtual.connection import Refused
 
-    texts.say([given.program])
+    env_comparisons.say([given.program])
     try:
         if not given.separate:
             zygote.prepare(given.preload)
         _take_signals(_terminate, signal.default_int_handler)  # So that what is temporary is removed.
         return _run_all(given)
     except (Refused, ValueError) as error:
-        saying.warn(f"lockstep {name}: {error}")
+        terminal.warn(f"lockstep {name}: {error}")
         return EXIT_USAGE
     except ScriptFailed as error:
-        saying.warn(f"lockstep: {FIRST_WORDS['failed']}: {error}")
+        terminal.warn(f"lockstep: {FIRST_WORDS['failed']}: {error}")
         return EXIT_FINDINGS
     except OSError as error:  # No descriptors, processes or memory are left, or no room on a disk.
-        saying.warn(f"lockstep {name}: {error}")
+        terminal.warn(f"lockstep {name}: {error}")
         return EXIT_FAILED
     except (KeyboardInterrupt, _Terminated) as stopped:
-        if saying.lost() is None:
-            saying.warn(f"lockstep: {FIRST_WORDS['interrupted']}: the ranks were ended")
+        if terminal.lost() is None:
+            terminal.warn(f"lockstep: {FIRST_WORDS['interrupted']}: the ranks were ended")
         return EXIT_INTERRUPTED if isinstance(stopped, KeyboardInterrupt) else EXIT_TERMINATED
 
 
@@ -131,7 +131,7 @@ def _run_all(given: Options) -> int:
 
         outcome, judgement = as_one_rank.run(given)
         say(outcome, given)
-        saying.say(str(judgement))
+        terminal.say(str(judgement))
         return max(_code(outcome), EXIT_FINDINGS if judgement.verdict is as_one_rank.Verdict.BROKEN else EXIT_OK)
     outcome = run(given, given.seed, given.trace)
     say(outcome, given)
@@ -156,10 +156,10 @@ def run(given: Options, seed: int, trace: str, quiet: bool = False) -> Outcome:
     Args:
         trace: the folder to keep the trace in; "" = it is removed.
     """
-    from lockstep.virtual import alone, rank
+    from lockstep.virtual import rank, script_job
 
     if given.alone:
-        return alone.run(given, seed, trace, quiet)
+        return script_job.run(given, seed, trace, quiet)
     return run_ranks(given, seed, trace, quiet, rank.Script(given.program, given.is_module))
 
 
@@ -223,7 +223,7 @@ def _attempts(given: Options, seed: int, trace: str, quiet: bool, program: Calla
                 found["notes"].append(f"{len(struck)} of {len(given.faults)} planned faults struck: the others' calls or saves "
                                       "never came")
             return Outcome(found, attempt + 1, lines=printer.lines)
-        saying.warn(f"lockstep: attempt {attempt} failed: {found['error']}: starting again")
+        terminal.warn(f"lockstep: attempt {attempt} failed: {found['error']}: starting again")
         store = found["store"]
         # Planned faults belong to the first attempt: the job would never get past them.
         how, settings = replace(how, faults=()), replace(settings, torn=())
@@ -257,19 +257,19 @@ def say(outcome: Outcome, given: Options, again: bool = True) -> None:
     for each in outcome.others:
         say(each, given, again)
     for line in verdict_lines(outcome.found, again):
-        saying.warn(f"lockstep: {line}" if not line.startswith(" ") else line)
+        terminal.warn(f"lockstep: {line}" if not line.startswith(" ") else line)
     device = "the CPU, which pretends to be CUDA" if given.device.pretends else "the CPU"
     called = f" that {outcome.called} started" if outcome.called else ""
     n = len(outcome.found["ends"])
     where = f"{n} virtual rank{'s' * (n != 1)}{called}, simulated on {device}, sums in the order {given.order}"
     if outcome.report is not None:
-        saying.say(f"lockstep: {where}\n{outcome.report}")
+        terminal.say(f"lockstep: {where}\n{outcome.report}")
         for note in outcome.report.notes:
-            saying.say(f"  note: {note}")
+            terminal.say(f"  note: {note}")
     else:
-        saying.say(f"lockstep: {outcome.found['outcome']}: {where}, not recorded")
+        terminal.say(f"lockstep: {outcome.found['outcome']}: {where}, not recorded")
     if outcome.script_code:
-        saying.warn(f"lockstep: {FIRST_WORDS['failed']}: the script that started them ended with exit code "
+        terminal.warn(f"lockstep: {FIRST_WORDS['failed']}: the script that started them ended with exit code "
                     f"{outcome.script_code}")
 
 
@@ -318,9 +318,9 @@ def _compare_again(given: Options) -> int:
                  if events[0].get(file) != events[1].get(file)]
     if not differing:
         total = sum(len(lines) for lines in events[0].values())
-        saying.say(f"lockstep: twice: equal: {total} events on {len(events[0])} ranks")
+        terminal.say(f"lockstep: twice: equal: {total} events on {len(events[0])} ranks")
         return EXIT_OK
-    saying.say(f"lockstep: twice: the runs differ in {', '.join(differing)}")
+    terminal.say(f"lockstep: twice: the runs differ in {', '.join(differing)}")
     return EXIT_FINDINGS
 
 

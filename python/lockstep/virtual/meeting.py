@@ -1,4 +1,4 @@
-"""Where processes that a script started with multiprocessing.Process become the ranks of a job (joining.py): in the process of
+"""Where processes that a script started with multiprocessing.Process become the ranks of a job (process_ranks.py): in the process of
 `lockstep run`, which coordinates them."""
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lockstep.virtual.output import Printer
     from lockstep.virtual.rank import Place, Settings
-    from lockstep.virtual.spawned import Files
+    from lockstep.virtual.spawn_request import Files
     from lockstep.virtual.zygote import Coordinated
 
 _MOST_BYTES = 1 << 16  # Of a message.

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from lockstep.enums import CollectiveOp
 from lockstep.torch.groups import TIMED_OUT
 from lockstep.virtual.timeouts import plain_seconds, seconds_of
 from lockstep.virtual.works import VirtualWork
-from lockstep.words import CollectiveOp
 
 if TYPE_CHECKING:
     from lockstep.virtual.process_group import VirtualGroup

@@ -19,7 +19,7 @@ from lockstep.virtual.device import Device, UnknownDevice
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lockstep.virtual.witness import Watch
+    from lockstep.virtual.step_values import Watch
 
 ABOUT = """\
 Runs an unmodified PyTorch script as virtual ranks on this machine, simulated on the CPU:

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lockstep import saying
+from lockstep import terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -78,8 +78,8 @@ class Printer:
         if self._quiet:
             return
         try:
-            saying.show(f"[rank {rank}] {text}" if self._prefix else text, errors=number == 2)
-        except saying.OutputLost:
+            terminal.show(f"[rank {rank}] {text}" if self._prefix else text, errors=number == 2)
+        except terminal.OutputLost:
             self._quiet = True
             os.kill(os.getpid(), signal.SIGINT)  # Ends the ranks; saying knows why.
 
@@ -89,5 +89,5 @@ class Printer:
             with (folder / name).open("a", encoding="utf-8") as file:
                 file.write(text + "\n")
         except OSError as error:
-            saying.warn(f"lockstep: {error.filename or folder / name}: {error.strerror}: what ranks print is not kept any more")
+            terminal.warn(f"lockstep: {error.filename or folder / name}: {error.strerror}: what ranks print is not kept any more")
             self._folder = ""

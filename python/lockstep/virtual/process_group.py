@@ -15,14 +15,14 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import Backend  # type: ignore[attr-defined]
 
+from lockstep.enums import CollectiveOp, ReduceOp
 from lockstep.torch.sites import site
 from lockstep.virtual import monitored, sparse, wire
 from lockstep.virtual.connection import Refused
 from lockstep.virtual.elements import default_reduce, elements_of, reduce_of
 from lockstep.virtual.timeouts import seconds_of
-from lockstep.virtual.works import Call, DoneWork, ManyWorks, VirtualWork, copy_in
 from lockstep.virtual.wire import PostFlag, RequestFlag, RequestKind
-from lockstep.words import CollectiveOp, ReduceOp
+from lockstep.virtual.works import Call, DoneWork, ManyWorks, VirtualWork, copy_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable

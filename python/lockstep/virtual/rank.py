@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import util
 from typing import TYPE_CHECKING, Any
 
-from lockstep.raised import UNSPEAKABLE, text_of
+from lockstep.exception_text import UNSPEAKABLE, text_of
 from lockstep.virtual import clock, random_state, wire
 from lockstep.virtual.arena import Arena
 from lockstep.virtual.connection import Connection, Stopped
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from lockstep.torch.recorder import Recorder
-    from lockstep.virtual.witness import Watch
+    from lockstep.virtual.step_values import Watch
 
 _PR_SET_PDEATHSIG = 1
 EXIT_STOPPED = 3
@@ -109,22 +109,22 @@ def current() -> Rank | None:
 
 def become(place: Place, end: socket.socket, memory: mmap.mmap, settings: Settings) -> Rank:
     """Makes this process the rank: from now on torch.distributed goes to the coordinator."""
-    from lockstep.virtual import cut_short, pretended, redirect, spawning
+    from lockstep.virtual import cut_short, pretended, redirect, spawn
 
     os.environ.update(place.variables())
     rank = Rank(place, end, memory)
     _current.append(rank)
     redirect.install(rank)
-    spawning.refuse(rank)
+    spawn.refuse(rank)
     pretended.install(settings.device.of_node(place.local_world))
     if settings.seeds:
         random_state.seed_rank(settings.seed, place.rank, place.attempt, settings.inherits_random)
     cut_short.install(settings.steps, {save: percent for number, save, percent in settings.torn if number == place.rank},
                       lambda: _flush(rank))
     if settings.watch is not None:
-        from lockstep.virtual import witness
+        from lockstep.virtual import step_values
 
-        witness.install(settings.watch, place.rank)
+        step_values.install(settings.watch, place.rank)
     if settings.trace:
         _record(rank, settings)
     rank.connection.on_stop = lambda text: _flush(rank)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from lockstep.words import CollectiveOp
+from lockstep.enums import CollectiveOp
 
 if TYPE_CHECKING:
     from lockstep.virtual.process_group import VirtualGroup

@@ -30,7 +30,7 @@ _LAZY = ("torch._dynamo", "torch._dynamo.utils", "torch.distributed.optim", "tor
          "torch.utils.data.distributed", "torch.distributed.rpc", "numpy")
 # Of ours, what turns a fork into a rank.
 _OWN = ("lockstep.virtual.rank", "lockstep.virtual.redirect", "lockstep.virtual.pretended",
-        "lockstep.virtual.spawning", "lockstep.virtual.cut_short",
+        "lockstep.virtual.spawn", "lockstep.virtual.cut_short",
         "lockstep.torch")
 _ERRORS = 99
 _forks = Forks()

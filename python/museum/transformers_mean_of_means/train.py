@@ -31,7 +31,7 @@ class Said(Trainer):
         loss, outputs = super().compute_loss(model, inputs, **options)
         logits, targets = outputs.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
         summed = nn.functional.cross_entropy(logits.detach(), targets, reduction="sum")
-        lockstep.program_record().batch(
+        lockstep.annotate().batch(
             len(labels), n_tokens=int((labels != -100).sum()), denominator=round(float(summed / loss)),
             declared="token-mean")
         return loss

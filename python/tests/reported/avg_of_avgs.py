@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-FIXED, WORDS = "--fixed" in sys.argv, "--words" in sys.argv
+FIXED, ANNOTATED = "--fixed" in sys.argv, "--annotated" in sys.argv
 
 def main():
     dist.init_process_group("gloo")
@@ -26,9 +26,9 @@ def main():
     total = torch.tensor([sum(losses), len(losses)] if FIXED else [sum(losses) / len(losses), 1.0], dtype=torch.float64)
     dist.all_reduce(total)
     reported = float(total[0] / total[1])
-    if WORDS:
-        lockstep.program_record().samples(mine, "eval")
-        lockstep.program_record().metric("loss", reported, numerator=float(total[0]), denominator=float(total[1]), parts=losses)
+    if ANNOTATED:
+        lockstep.annotate().samples(mine, "eval")
+        lockstep.annotate().metric("loss", reported, numerator=float(total[0]), denominator=float(total[1]), parts=losses)
     if dist.get_rank() == 0:
         print("loss", reported)
     dist.destroy_process_group()

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-FIXED, WORDS = "--fixed" in sys.argv, "--words" in sys.argv
+FIXED, ANNOTATED = "--fixed" in sys.argv, "--annotated" in sys.argv
 
 class QueuedEncoder(nn.Module):
     def __init__(self):
@@ -34,8 +34,8 @@ def main():
     dist.init_process_group("gloo")
     torch.manual_seed(0)
     ddp = DistributedDataParallel(QueuedEncoder())
-    if WORDS:
-        lockstep.program_record().buffers(["queue"], "synced")
+    if ANNOTATED:
+        lockstep.annotate().buffers(["queue"], "synced")
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
     draws = torch.Generator().manual_seed(dist.get_rank())
     for _ in range(4):

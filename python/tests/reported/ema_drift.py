@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-FIXED, WORDS = "--fixed" in sys.argv, "--words" in sys.argv
+FIXED, ANNOTATED = "--fixed" in sys.argv, "--annotated" in sys.argv
 
 def main():
     dist.init_process_group("gloo")
@@ -16,8 +16,8 @@ def main():
     model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1))
     ddp = DistributedDataParallel(model)
     ema = copy.deepcopy(model).requires_grad_(False)
-    if WORDS:
-        lockstep.program_record().replicated("ema", ema.state_dict())
+    if ANNOTATED:
+        lockstep.annotate().replicated("ema", ema.state_dict())
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
     draws = torch.Generator().manual_seed(dist.get_rank())
     for _ in range(3):

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-FIXED, WORDS = "--fixed" in sys.argv, "--words" in sys.argv
+FIXED, ANNOTATED = "--fixed" in sys.argv, "--annotated" in sys.argv
 
 def listed():
     """What the disk of each machine lists, in the order in which it happens to keep the names."""
@@ -20,8 +20,8 @@ def main():
     torch.manual_seed(0)
     contents = {f"shard-{i}": torch.randn(8) for i in range(8)}
     files = sorted(listed()) if FIXED else listed()
-    if WORDS:
-        lockstep.program_record().configuration("files", "\n".join(files))
+    if ANNOTATED:
+        lockstep.annotate().configuration("files", "\n".join(files))
     rows = torch.stack([contents[name] for name in files])
     data = torch.utils.data.TensorDataset(rows, rows.sum(1, keepdim=True))
     sampler = torch.utils.data.distributed.DistributedSampler(data, shuffle=False)

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-FIXED, WORDS = "--fixed" in sys.argv, "--words" in sys.argv
+FIXED, ANNOTATED = "--fixed" in sys.argv, "--annotated" in sys.argv
 
 TEXT = "the cat saw the dog and the dog saw the bee while an ant sat".split()
 
@@ -23,8 +23,8 @@ def main():
     dist.init_process_group("gloo")
     torch.manual_seed(0)
     vocabulary = sorted(set(TEXT)) if FIXED else salted_set(TEXT)
-    if WORDS:
-        lockstep.program_record().configuration("vocabulary", "\n".join(vocabulary))
+    if ANNOTATED:
+        lockstep.annotate().configuration("vocabulary", "\n".join(vocabulary))
     ids = torch.tensor([vocabulary.index(word) for word in TEXT])
     ddp = DistributedDataParallel(nn.Sequential(nn.Embedding(len(vocabulary), 4), nn.Linear(4, 1)))
     optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)

@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-FIXED, WORDS = "--fixed" in sys.argv, "--words" in sys.argv
+FIXED, ANNOTATED = "--fixed" in sys.argv, "--annotated" in sys.argv
 
 def main():
     dist.init_process_group("gloo")
@@ -21,8 +21,8 @@ def main():
         found = [path.exists()]
         if FIXED:
             dist.broadcast_object_list(found, 0)
-        if WORDS:
-            lockstep.program_record().decision("resume", int(found[0]))
+        if ANNOTATED:
+            lockstep.annotate().decision("resume", int(found[0]))
         torch.manual_seed(0)
         model = nn.Linear(8, 1, bias=False)
         if found[0]:

@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-FIXED, WORDS = "--fixed" in sys.argv, "--words" in sys.argv
+FIXED, ANNOTATED = "--fixed" in sys.argv, "--annotated" in sys.argv
 
 class TwoHeads(nn.Module):
     def __init__(self):
@@ -27,8 +27,8 @@ def main():
     choices = torch.Generator().manual_seed(7)
     own = torch.Generator().manual_seed(100 + dist.get_rank())
     for step in range(4):
-        if WORDS:
-            lockstep.program_record().stream("heads", choices, shared=True)
+        if ANNOTATED:
+            lockstep.annotate().stream("heads", choices, shared=True)
         use_a = bool(torch.randint(2, (), generator=choices))
         x = torch.randn(4, 8, generator=own)
         if dist.get_rank() == 1 and step == 1:  # A damaged row is replaced by another.

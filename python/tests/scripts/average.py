@@ -19,7 +19,7 @@ def main():
     loader = DataLoader(data, batch_size=4, sampler=sampler)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)))
     average = copy.deepcopy(model.module)
-    lockstep.program_record().replicated("average", average.parameters())
+    lockstep.annotate().replicated("average", average.parameters())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     for epoch in range(3):
         sampler.set_epoch(epoch)

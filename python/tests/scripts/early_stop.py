@@ -29,7 +29,7 @@ def main():
         model.train()
         dist.all_reduce(total)
         stop = bool(total / dist.get_world_size() < 1.0)
-        lockstep.program_record().decision("stop", stop)
+        lockstep.annotate().decision("stop", stop)
         if stop:
             break
     dist.destroy_process_group()

@@ -15,7 +15,7 @@ def main():
     torch.manual_seed(7)
     model = DistributedDataParallel(nn.Sequential(nn.Embedding(20, 8), nn.Tanh(), nn.Linear(8, 20)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    say = lockstep.program_record()
+    say = lockstep.annotate()
     torch.manual_seed(100 + dist.get_rank())
     for _ in range(4):
         optimizer.zero_grad()

@@ -11,7 +11,7 @@ def main():
     torch.manual_seed(7)
     inputs = torch.randn(48, 8)
     targets = inputs.sum(1, keepdim=True)
-    say = lockstep.program_record()
+    say = lockstep.annotate()
     model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     size = 2 if dist.get_rank() == 1 else 8

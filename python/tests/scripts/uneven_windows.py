@@ -16,7 +16,7 @@ def main():
     torch.manual_seed(7)
     model = DistributedDataParallel(nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    say = lockstep.program_record()
+    say = lockstep.annotate()
     torch.manual_seed(100 + dist.get_rank())
     sizes = SAMPLES[dist.get_rank() % 2]
     for _ in range(4):

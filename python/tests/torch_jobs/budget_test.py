@@ -8,7 +8,7 @@ from typing import Any
 import lockstep
 import pytest
 from forked import SCRIPTS, run_job
-from lockstep.torch.looking import ALWAYS, FIRST, Look, Looking
+from lockstep.torch.budget import ALWAYS, FIRST, Look, Looking
 
 BUDGET = 0.05
 

@@ -8,7 +8,7 @@ import lockstep
 import pytest
 import torch
 from forked import run_job
-from lockstep.torch.described import descriptions
+from lockstep.torch.model_description import descriptions
 from torch import nn
 
 JOB = '''

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from lockstep._core import Pen
+from lockstep.enums import DType
 from lockstep.torch.recorder import DTYPES
-from lockstep.words import DType
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,7 +25,7 @@ model = DistributedDataParallel(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Lin
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.25, betas=(0.5, 0.75), eps=2.0 ** -20,
                               weight_decay=0.125)
 scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
-say = lockstep.program_record()
+say = lockstep.annotate()
 say.epoch(5, dataset_size=8, n_replicas=2, per_rank=4)
 for step in range(3):
     x = torch.randn(2, 4)

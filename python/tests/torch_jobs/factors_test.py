@@ -7,8 +7,7 @@ import lockstep
 import pytest
 import torch
 from forked import run_job
-
-from lockstep.torch.sloped import Slopes, allowance
+from lockstep.torch.loss_factor import Slopes, allowance
 
 JOB = '''
 import contextlib

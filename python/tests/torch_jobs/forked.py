@@ -15,13 +15,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import lockstep.torch
 import torch
 import torch._dynamo  # noqa: F401  DDP's constructor imports it, once per process.
 import torch.distributed.optim  # noqa: F401
-
-import lockstep.torch
 from lockstep.lasting import Lasting
-from lockstep.reaping import reap
+from lockstep.trace_completion import reap
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "support"))
 from ports import reserved_ports  # noqa: E402

@@ -16,9 +16,9 @@ import pytest
 from budget_test import BUDGET
 from forked import SCRIPTS, run_job
 from lockstep._core import watch_open, watch_poll
-from lockstep.torch import looking
+from lockstep.torch import budget
+from lockstep.torch.budget import AGAIN, ENOUGH, FIRST, LEARNING, MOST_LEFT_OUT, Look, Looking
 from lockstep.torch.left_out import LeftOut
-from lockstep.torch.looking import AGAIN, ENOUGH, FIRST, LEARNING, MOST_LEFT_OUT, Look, Looking
 from lockstep.torch.wrapping import Wrapper
 from unchanged_test import CONFIGURATIONS, JOB, PLAIN
 
@@ -42,7 +42,7 @@ def seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Looking, "__init__", __init__)
     for adapt in ("_adapt_events", "_adapt_whole"):
         monkeypatch.setattr(Looking, adapt, lambda self: None)
-    monkeypatch.setattr(looking, "LEARNING", range(0))
+    monkeypatch.setattr(budget, "LEARNING", range(0))
 
 
 def events_of(folder: Path, rank: int) -> list[dict[str, Any]]:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 from forked import run_job
+from lockstep.enums import LossReduction
 from lockstep.torch import losses
-from lockstep.words import LossReduction
 from torch import nn
 
 JOB = '''

@@ -90,7 +90,7 @@ for epoch in range(3):
 """
 GIVEN = """
 import lockstep
-say = lockstep.program_record()
+say = lockstep.annotate()
 sampler = DistributedSampler(data)
 for epoch in range(2):
     sampler.set_epoch(epoch)

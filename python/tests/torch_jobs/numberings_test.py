@@ -15,11 +15,11 @@ from typing import Any
 import lockstep.torch
 import pytest
 import torch
+from lockstep.enums import DataPart
 from lockstep.torch import numberings
 from lockstep.torch.numberings import numbering_of
 from lockstep.torch.patches import Patches
 from lockstep.torch.variables import DEEPEST, MOST_ENTRIES, MOST_FOUND, MOST_VALUES, Search, is_of_the_program, search
-from lockstep.words import DataPart
 from torch.utils.data import DataLoader, Dataset
 
 WORDS = ["cat", "dog", "owl"]

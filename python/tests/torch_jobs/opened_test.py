@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lockstep.torch import opened
-from lockstep.torch.opened import MOST, Opened
+from lockstep.torch import opened_files
+from lockstep.torch.opened_files import MOST, Opened
 from lockstep.torch.patches import Patches
 
 
@@ -99,7 +99,7 @@ def test_other_threads_are_in_no_order_with_calls(tmp_path: Path) -> None:
 def test_from_a_lock_on_ranks_wait_for_each_other_by_files(tmp_path: Path, lock: Any) -> None:
     recorder = recorder_in(tmp_path)
     recorder.patches = Patches()
-    opened.install(recorder)
+    opened_files.install(recorder)
     try:
         with open(tmp_path / "a", "w") as file:
             getattr(fcntl, lock.__name__)(file, fcntl.LOCK_EX)
@@ -122,7 +122,7 @@ def test_a_file_may_be_locked_by_its_number(tmp_path: Path) -> None:
 def test_a_temporary_file_has_no_name(tmp_path: Path) -> None:
     recorder = recorder_in(tmp_path)
     recorder.patches = Patches()
-    opened.install(recorder)
+    opened_files.install(recorder)
     try:
         with tempfile.TemporaryFile(dir=tmp_path) as file:
             file.write(b"a")
@@ -134,7 +134,7 @@ def test_a_temporary_file_has_no_name(tmp_path: Path) -> None:
 def test_open_is_put_back() -> None:
     real = builtins.open
     recorder: Any = SimpleNamespace(patches=Patches())
-    opened.install(recorder)
+    opened_files.install(recorder)
     assert builtins.open is io.open
     assert builtins.open is not real
     recorder.patches.undo()

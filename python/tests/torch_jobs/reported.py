@@ -1,6 +1,6 @@
 """Reported bugs as scripts that a user of PyTorch would write: what must be noticed of each, and where.
 
-The scripts are in python/tests/reported, named after the row of the zoo. `--fixed` mends one; `--words` says what only
+The scripts are in python/tests/reported, named after the row of the zoo. `--fixed` mends one; `--annotated` says what only
 its program knows. What is expected was written down from what each script does.
 """
 from __future__ import annotations
@@ -20,8 +20,8 @@ BEGIN, END = "<!-- scripts: begin -->\n", "<!-- scripts: end -->\n"
 class Row:
     """One script."""
 
-    plain: Expected | None  # Without words; None: no event can show it.
-    words: Expected | None = None
+    plain: Expected | None  # Unannotated; None: no event can show it.
+    annotated: Expected | None = None
     ranks: int = 2
     advice: str = ""  # What the report advises instead.
     strikes: tuple[Expected, ...] = ()  # What a run may show besides in which a race has done harm.
@@ -29,14 +29,14 @@ class Row:
     @property
     def forms(self) -> list[tuple[str, ...]]:
         """The arguments with which it is broken."""
-        return [()] if self.words is None else [(), ("--words",)]
+        return [()] if self.annotated is None else [(), ("--annotated",)]
 
     def is_harm(self, finding: lockstep.Finding) -> bool:
         """Whether the finding is one of what the race may do."""
         return any(fits(finding, harm) for harm in self.strikes)
 
     def expected(self, form: tuple[str, ...]) -> Expected | None:
-        return self.words if form else self.plain
+        return self.annotated if form else self.plain
 
 
 def _configuration(subject: str) -> Expected:
@@ -247,5 +247,5 @@ def table() -> str:
         advice = ROWS[name].advice
         seen = f"{expected.law} | {expected.cause or ''}" if expected is not None else \
             f"advice {advice} | " if advice else "**nothing** | "
-        lines.append(f"| `{name.replace('_', '-')}` | {'with words' if form else 'no words'} | {seen} |")
+        lines.append(f"| `{name.replace('_', '-')}` | {'annotated' if form else 'unannotated'} | {seen} |")
     return "\n".join(lines) + "\n"

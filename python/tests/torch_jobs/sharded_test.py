@@ -211,7 +211,7 @@ def found_in_parts(folder: Path, ranks: int, **given: str) -> set[tuple[str, str
     text = PARTS
     for word, value in {**WELL, **given}.items():
         text = text.replace(word, value)
-    script = folder / "parts.py"
+    script = folder / "fsdp_parts.py"
     script.write_text(text)
     ran = run_job(script, ranks, folder / "trace", folder)
     assert set(ran.codes) == {0} and not ran.troubles, ran.output

@@ -10,10 +10,8 @@ import lockstep
 import pytest
 import torch
 from forked import run_job
-
-from torch.utils.data import IterableDataset, dataloader
-
 from lockstep.torch.stream_epochs import StreamEpochs, epochs_of
+from torch.utils.data import IterableDataset, dataloader
 
 NAMES = frozenset({"epoch"})
 KIND = dataloader._DatasetKind
@@ -172,7 +170,7 @@ def test_a_stream_that_its_epoch_reaches_or_need_not_reach_is_no_mistake(given: 
 
 
 def test_where_the_program_names_its_epochs_no_others_are_written(tmp_path: Path) -> None:
-    says = "__import__('lockstep').program_record().epoch(epoch, dataset_size=96, n_replicas=2, per_rank=48)"
+    says = "__import__('lockstep').annotate().epoch(epoch, dataset_size=96, n_replicas=2, per_rank=48)"
     _, epochs = run(tmp_path, stream="Shares()", says=says)
     assert epochs == [("train", 0), ("train", 1), ("train", 2)]
 

@@ -9,7 +9,7 @@ import torch
 from lockstep.command_line import Usage
 from lockstep.virtual import as_one_rank, options
 from lockstep.virtual.as_one_rank import Verdict, judge, rounding_of
-from lockstep.virtual.witness import Batch, Seen, Step, global_passes
+from lockstep.virtual.step_values import Batch, Seen, Step, global_passes
 from virtual_job import ARENA, prepare
 
 # All numbers are small integers and all divisors powers of two: sums are exact.

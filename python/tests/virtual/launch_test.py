@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
-from lockstep.claiming import claim
 from lockstep.command_line import Usage
+from lockstep.trace_claim import claim
 from lockstep.virtual import options, zygote
 from lockstep.virtual.connection import Refused
 from virtual_job import SCRIPTS, lines_of, prepare, printed, run_virtual

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from lockstep.virtual.meeting import GoesOn, Meeting, Started, Waits, Wanted, knock
-from lockstep.virtual.spawned import Files
+from lockstep.virtual.spawn_request import Files
 
 Sleeper = subprocess.Popen  # A process that ends when its input does.
 

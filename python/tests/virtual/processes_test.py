@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from lockstep.command_line import Usage
 from lockstep.virtual import launch, options
-from lockstep.virtual.spawned import Files
+from lockstep.virtual.spawn_request import Files
 from spawning_test import HEAD, own_lines, run_alone, write
 from virtual_job import ARENA, prepare, printed
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from lockstep.virtual import launch, options
 from lockstep.virtual.exploring import kind_of
-from lockstep.virtual.smaller import MOST_SEEDS, Failure, make_smaller
+from lockstep.virtual.minimize import MOST_SEEDS, Failure, make_smaller
 from virtual_job import prepare
 
 if TYPE_CHECKING:

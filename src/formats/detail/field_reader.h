@@ -81,12 +81,13 @@ class FieldReader {
     const Json* member = find(key);
     if (member == nullptr) return;
     const std::string text = to_text(key, *member);
-    const std::optional<Choice> known = parse_word<Choice>(text);
+    const std::optional<Choice> known = parse_enum<Choice>(text);
     if (known) {
       value = *known;
     } else {
       fail(key,
-           "unknown " + std::string(key) + " '" + text + "'" + did_you_mean(text, kWords<Choice>));
+           "unknown " + std::string(key) + " '" + text + "'" +
+               did_you_mean(text, kEnumNames<Choice>));
     }
   }
 

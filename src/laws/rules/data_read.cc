@@ -11,7 +11,7 @@ namespace lockstep::laws {
 namespace {
 
 Cause cause_of(std::string_view source) {
-  const std::optional<KnownSampler> known = parse_word<KnownSampler>(source);
+  const std::optional<KnownSampler> known = parse_enum<KnownSampler>(source);
   if (known == KnownSampler::kStream) return Cause::kIterableUnsharded;
   const bool plain = known == KnownSampler::kRandom || known == KnownSampler::kSequential;
   return plain ? Cause::kNoDistributedSampler : Cause::kWeightedNotSharded;
@@ -140,7 +140,7 @@ DataRead::Sharing DataRead::sharing_of(const PassesByRank& by_rank, const NameTa
   const bool shared =
       std::ranges::any_of(n_readers, [](const auto& sample) { return sample.second > 1; });
   if (!shared || in_one_order(by_rank)) return Sharing::kNone;
-  const auto known = parse_word<KnownSampler>(names.text(first.source));
+  const auto known = parse_enum<KnownSampler>(names.text(first.source));
   if (!known) return sharing_of_own(by_rank);
   if (known != KnownSampler::kSubset) return Sharing::kWhole;
   return overlap(by_rank) ? Sharing::kParts : Sharing::kNone;
@@ -195,7 +195,7 @@ std::optional<std::int64_t> DataRead::repeats(const BatchesByRank& by_rank,
   const bool alike =
       n && std::ranges::all_of(by_rank, [&](const auto& entry) {
         const Batches& batches = entry.second;
-        return parse_word<KnownSampler>(names.text(batches.source)) == KnownSampler::kStream &&
+        return parse_enum<KnownSampler>(names.text(batches.source)) == KnownSampler::kStream &&
                n_repeats(batches.digests) == n;
       });
   return alike ? n : std::nullopt;

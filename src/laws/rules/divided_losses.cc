@@ -4,7 +4,7 @@
 #include <fmt/core.h>
 #include <iterator>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep {
 
@@ -16,7 +16,7 @@ enum class HalvedLoss : std::uint8_t { kMeanOfSquares };
 }  // namespace laws
 
 template <>
-inline constexpr WordTable<1> kWords<laws::HalvedLoss> = {"mse_loss"};
+inline constexpr EnumNames<1> kEnumNames<laws::HalvedLoss> = {"mse_loss"};
 
 }  // namespace lockstep
 
@@ -33,7 +33,7 @@ bool has_known_divisor(const LossEvent& loss) {
 bool is_of_backward(const LossEvent& loss) { return loss.n_rows == 0; }
 
 bool is_half_of_squares(const LossEvent& loss, const NameTable& names) {
-  return is_of_backward(loss) && parse_word<HalvedLoss>(names.text(loss.function)) &&
+  return is_of_backward(loss) && parse_enum<HalvedLoss>(names.text(loss.function)) &&
          loss.denominator == 2.0 * static_cast<double>(loss.n_terms);
 }
 

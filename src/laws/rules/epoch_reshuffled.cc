@@ -19,7 +19,7 @@ constexpr std::string_view kEpochReshuffled = "epoch-reshuffled";
 constexpr std::int64_t kOrdersMeanSomething = 21;
 
 bool is_ours(std::string_view sampler) {
-  const std::optional<KnownSampler> known = parse_word<KnownSampler>(sampler);
+  const std::optional<KnownSampler> known = parse_enum<KnownSampler>(sampler);
   return known == KnownSampler::kDistributed || known == KnownSampler::kStream;
 }
 

@@ -27,7 +27,7 @@ enum class StepField : std::uint8_t { kStep, kSkipped, kLr, kScale };
 }  // namespace laws
 
 template <>
-inline constexpr WordTable<4> kWords<laws::StepField> = {"step", "skipped", "lr", "scale"};
+inline constexpr EnumNames<4> kEnumNames<laws::StepField> = {"step", "skipped", "lr", "scale"};
 
 }  // namespace lockstep
 
@@ -115,8 +115,8 @@ class OptimizerEqual final : public Law {
 
   /// At the end, when the sizes of all windows are known.
   void explain_by_windows(Finding& finding) const {
-    const bool of_steps = parse_word<EventKind>(finding.event) == EventKind::kStep;
-    if (!of_steps || parse_word<StepField>(finding.field) != StepField::kStep) return;
+    const bool of_steps = parse_enum<EventKind>(finding.event) == EventKind::kStep;
+    if (!of_steps || parse_enum<StepField>(finding.field) != StepField::kStep) return;
     const std::string windows = forwards_.window_text(finding.attempt);
     if (windows.empty()) return;
     finding.message += "; they accumulate over " + windows;
@@ -146,7 +146,7 @@ class OptimizerEqual final : public Law {
   }
 
   void on_step(const Event& event, const StepEvent& step, RankRange who, const NameTable& names) {
-    const std::array<std::uint64_t, kWords<StepField>.size()> words = {
+    const std::array<std::uint64_t, kEnumNames<StepField>.size()> words = {
         static_cast<std::uint64_t>(event.at.opt),
         step.skipped ? 1U : 0U,
         std::bit_cast<std::uint64_t>(step.lr),
@@ -179,7 +179,7 @@ class OptimizerEqual final : public Law {
   void judge_step(const AlignmentKey& alignment, const Ballot& ballot) {
     n_checked_ += ballot.n_comparisons();
     if (ballot.unanimous()) return;
-    for (std::size_t i = 0; i < kWords<StepField>.size(); ++i) {
+    for (std::size_t i = 0; i < kEnumNames<StepField>.size(); ++i) {
       std::vector<Rank> ranks = ballot.minority(i);
       if (ranks.empty()) continue;
       // One finding a wrapper: the other fields follow from the first that differs.

@@ -184,7 +184,7 @@ class SamplesCovered final : public Law {
     const PassTally tally = tally_of(pass, train);
     if (tally.declared.empty() || tally.counts.empty()) return;
     const EpochEvent& declared = tally.declared.begin()->second;
-    const auto sampler = parse_word<KnownSampler>(names.text(declared.sampler));
+    const auto sampler = parse_enum<KnownSampler>(names.text(declared.sampler));
     const bool sharded = sampler == KnownSampler::kDistributed;
     // Foreign samplers may draw with replacement; outside training every rank may read everything.
     const bool once = sampler.has_value() && !sharded;

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep {
 
@@ -20,7 +20,7 @@ enum class ReduceOp : std::uint8_t {
   kBxor
 };
 template <>
-inline constexpr WordTable<9> kWords<ReduceOp> = {
+inline constexpr EnumNames<9> kEnumNames<ReduceOp> = {
     "sum", "avg", "product", "min", "max", "premul_sum", "band", "bor", "bxor"};
 
 /// What to do with the per-sample values of a loss.

@@ -190,7 +190,7 @@ std::optional<std::vector<SnapshotManifest::File>> Snapshots::gather(
 }
 
 void Snapshots::save(const LoopPlace& place) {
-  context_.record().phase(PhaseKind::kSave);
+  context_.annotate().phase(PhaseKind::kSave);
   record_states(StatePoint::kSave);
   std::vector<SnapshotManifest::File> published;
   Outcome outcome = publish(place.step,
@@ -213,7 +213,7 @@ void Snapshots::save(const LoopPlace& place) {
   } else if (!files) {
     record(SnapshotAction::kFail, place.step, trouble);
   }
-  context_.record().phase(PhaseKind::kTrain);
+  context_.annotate().phase(PhaseKind::kTrain);
 }
 
 void Snapshots::record_states(StatePoint point) const {
@@ -228,7 +228,7 @@ void Snapshots::record(SnapshotAction action,
                        std::int64_t step,
                        const std::string& detail,
                        std::uint64_t digest) const {
-  context_.record().snapshot(action, step, detail, digest);
+  context_.annotate().snapshot(action, step, detail, digest);
 }
 
 }  // namespace lockstep

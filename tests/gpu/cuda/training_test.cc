@@ -89,7 +89,7 @@ Job job_of(ModelSpec model, std::shared_ptr<const data::Dataset> dataset, LossKi
   job.loss.kind = loss;
   job.optimizer = {.lr = 0.05, .momentum = 0.9};
   job.loop.steps = 4;
-  job.loop.eval = {.every_epochs = 1, .metric = parse_word<EvalMetric>(name_of(loss)).value()};
+  job.loop.eval = {.every_epochs = 1, .metric = parse_enum<EvalMetric>(name_of(loss)).value()};
   job.holdout = job.train;
   return job;
 }

@@ -35,10 +35,10 @@ struct Job {
 void train(RankContext& context, const Job& job) {
   Generator generator(1);
   nn::Sequential model(context.runtime());
-  model.append<nn::Linear>(job.width, job.width, nn::LinearOptions{}, generator);
+  model.append<nn::Linear>(job.width, job.width, generator);
   if (job.batch_norm) model.append<nn::BatchNorm1d>(job.width);
   model.append<nn::ReLU>();
-  model.append<nn::Linear>(job.width, 3, nn::LinearOptions{}, generator);
+  model.append<nn::Linear>(job.width, 3, generator);
   DistributedDataParallel ddp(model, context.world(), job.ddp);
   optim::Sgd optimizer(model.parameters(), {.lr = 0.05, .momentum = job.momentum ? 0.9 : 0.0});
   for (std::int64_t step = 0; step < kSteps; ++step) {

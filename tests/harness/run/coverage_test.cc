@@ -23,7 +23,7 @@ struct Nudge {
 
 void train(RankContext& context, std::int64_t steps, const Nudge* nudge) {
   Generator generator(1);
-  nn::Linear model(context.runtime(), kIn, kOut, {}, generator);
+  nn::Linear model(context.runtime(), kIn, kOut, generator);
   DistributedDataParallel ddp(model, context.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.01});
   const Variable x(Tensor::full(context.runtime(), {4, kIn}, DType::kF32, 1.0 + context.rank()));

@@ -14,9 +14,9 @@ namespace {
 std::unique_ptr<nn::Sequential> small_mlp(RankContext& context, std::uint64_t seed) {
   auto model = std::make_unique<nn::Sequential>(context.runtime());
   Generator generator(seed);
-  model->append<nn::Linear>(3, 5, nn::LinearOptions{}, generator);
+  model->append<nn::Linear>(3, 5, generator);
   model->append<nn::ReLU>();
-  model->append<nn::Linear>(5, 2, nn::LinearOptions{}, generator);
+  model->append<nn::Linear>(5, 2, generator);
   return model;
 }
 
@@ -47,9 +47,9 @@ TEST(HealthyTest, LocalBatchNormInTraining) {
   const auto run = run_ranks({.ranks = 2}, [](RankContext& context) {
     nn::Sequential model(context.runtime());
     Generator generator(1);
-    model.append<nn::Linear>(3, 4, nn::LinearOptions{}, generator);
+    model.append<nn::Linear>(3, 4, generator);
     model.append<nn::BatchNorm1d>(4);
-    model.append<nn::Linear>(4, 2, nn::LinearOptions{}, generator);
+    model.append<nn::Linear>(4, 2, generator);
     DistributedDataParallel ddp(model, context.world(), {.broadcast_buffers = false});
     optim::Sgd optimizer(model.parameters(), {.lr = 0.1});
     for (std::int64_t step = 0; step < 3; ++step) {
@@ -94,11 +94,11 @@ TEST(HealthyTest, AGanWithTwoWrappedModels) {
   const auto run = run_ranks({.ranks = 2}, [](RankContext& context) {
     Generator seed(11);
     nn::Sequential generator(context.runtime());
-    generator.append<nn::Linear>(2, 3, nn::LinearOptions{}, seed);
+    generator.append<nn::Linear>(2, 3, seed);
     nn::Sequential discriminator(context.runtime());
-    discriminator.append<nn::Linear>(3, 4, nn::LinearOptions{}, seed);
+    discriminator.append<nn::Linear>(3, 4, seed);
     discriminator.append<nn::Tanh>();
-    discriminator.append<nn::Linear>(4, 1, nn::LinearOptions{}, seed);
+    discriminator.append<nn::Linear>(4, 1, seed);
     DistributedDataParallel g(generator, context.world());
     DistributedDataParallel d(discriminator, context.world());
     optim::Sgd step_g(generator.parameters(), {.lr = 0.1});

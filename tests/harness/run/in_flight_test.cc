@@ -154,7 +154,7 @@ TEST(InFlightTest, ARawReadBeforeTheWaitIsFoundByItsValue) {
 auto train_on_a_raw_read(std::int32_t reader) {
   return run_ranks({.ranks = 2}, [reader](RankContext& context) {
     Generator seed(0);
-    nn::Linear model(context.runtime(), 2, 1, {}, seed);
+    nn::Linear model(context.runtime(), 2, 1, seed);
     DistributedDataParallel ddp(model, context.world());
     std::vector<float> scale(1, 0.5F);
     const Work work = context.world().all_reduce(Memory::of(std::span(scale)));

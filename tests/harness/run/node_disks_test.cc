@@ -49,7 +49,7 @@ enum class Writer : std::uint8_t { kRank0, kFirstOfEachNode };
 // finds the file takes what is in it.
 void save_and_resume(RankContext& rank, Writer writer) {
   Generator init(1);
-  nn::Linear model(rank.runtime(), 3, 1, {}, init);
+  nn::Linear model(rank.runtime(), 3, 1, init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
   train_step(ddp, optimizer, rank);
@@ -157,7 +157,7 @@ TEST(NodeDisksTest, WritersOfTwoNodesWriteTwoFiles) {
   const auto program = [](RankContext& rank) {
     if (number_in(rank, "LOCAL_RANK") != 0) return;
     must(rank.host().files().publish("model", "weights"));
-    rank.record().snapshot(SnapshotAction::kPart, 1, "model", 7);
+    rank.annotate().snapshot(SnapshotAction::kPart, 1, "model", 7);
   };
   EXPECT_TRUE(run_ranks(two_nodes_of_two(), program).ok());
 

@@ -17,7 +17,7 @@ Report trained_after(double (*loaded)(std::int32_t rank)) {
   const auto run = run_ranks({.ranks = 3}, [loaded](RankContext& context) {
     nn::Sequential model(context.runtime());
     Generator generator(1);
-    model.append<nn::Linear>(3, 2, nn::LinearOptions{}, generator);
+    model.append<nn::Linear>(3, 2, generator);
     DistributedDataParallel ddp(model, context.world());
     optim::Sgd optimizer(model.parameters(), {.lr = 0.1});
     const auto step = [&](std::int64_t number) {

@@ -209,9 +209,9 @@ RunResult<void> run_dropout(bool seed_by_rank) {
     Generator weights(0);
     Generator masks(seed_by_rank ? static_cast<std::uint64_t>(rank.rank()) + 1 : 1);
     nn::Sequential model(rank.runtime());
-    model.append<nn::Linear>(2, 4, nn::LinearOptions{}, weights);
+    model.append<nn::Linear>(2, 4, weights);
     model.append<nn::Dropout>(0.5, masks);
-    model.append<nn::Linear>(4, 1, nn::LinearOptions{}, weights);
+    model.append<nn::Linear>(4, 1, weights);
     DistributedDataParallel ddp(model, rank.world());
     optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
     const Tensor target = Tensor::full(rank.runtime(), {3, 1}, DType::kF32, 1.0);
@@ -320,12 +320,12 @@ TEST(RecordingTest, AMetricOfARanksOwnShareIsNoticed) {
       const std::int64_t ids[] = {2 * rank.rank(), 2 * rank.rank() + 1};
       const double parts[] = {1.0 + rank.rank(), 2.0};
       trainer.model().eval();
-      rank.record().samples(ids, "val");
+      rank.annotate().samples(ids, "val");
       const double own = parts[0] + parts[1];
       const double sum = local ? own : 7.0;
       const double n = local ? 2.0 : 4.0;
-      rank.record().metric("loss",
-                           {.value = sum / n, .numerator = sum, .denominator = n, .parts = parts});
+      rank.annotate().metric(
+          "loss", {.value = sum / n, .numerator = sum, .denominator = n, .parts = parts});
     });
   };
   const auto healthy = program(false);
@@ -338,7 +338,7 @@ TEST(RecordingTest, ABranchThatOneRankTakesIsNoticed) {
   const auto program = [](bool alone) {
     return run_words([=](RankContext& rank, Trainer& trainer) {
       trainer.step();
-      rank.record().decision("stop", alone && rank.rank() == 1 ? 1 : 0);
+      rank.annotate().decision("stop", alone && rank.rank() == 1 ? 1 : 0);
     });
   };
   EXPECT_EQ(verdict_of(program(false), "decisions-uniform"), Verdict::kHolds);
@@ -350,7 +350,7 @@ TEST(RecordingTest, AStreamThatIsSharedIsTheSameOnAllRanks) {
     return run_words([=](RankContext& rank, Trainer& /*trainer*/) {
       Generator layers(5);
       if (skewed && rank.rank() == 1) layers.random();
-      rank.record().stream("layer-drop", layers, StreamScope::kShared);
+      rank.annotate().stream("layer-drop", layers, StreamScope::kShared);
     });
   };
   EXPECT_EQ(verdict_of(program(false), "rng-scopes"), Verdict::kHolds);
@@ -361,7 +361,7 @@ TEST(RecordingTest, AMovingAverageThatDriftsIsNoticedAtItsStep) {
   const auto program = [](bool drifts) {
     return run_words([=](RankContext& rank, Trainer& trainer) {
       const Tensor average = Tensor::zeros(rank.runtime(), {2}, DType::kF32);
-      rank.record().replicated("ema", {average});
+      rank.annotate().replicated("ema", {average});
       trainer.step();
       rank.runtime().kernels().fill(average, drifts ? rank.rank() : 1.0);
       trainer.step();
@@ -381,7 +381,7 @@ TEST(RecordingTest, ABufferHasThePolicyOfItsName) {
     return run([=](RankContext& rank) {
       nn::BatchNorm1d model(rank.runtime(), 2);
       DistributedDataParallel ddp(model, rank.world(), {.broadcast_buffers = false});
-      if (policy != BufferPolicy::kNone) rank.record().buffers({"running_mean"}, policy);
+      if (policy != BufferPolicy::kNone) rank.annotate().buffers({"running_mean"}, policy);
       const double values[] = {1.0 + rank.rank(), 2.0, 3.0, 4.0};
       ddp(Variable(Tensor::of(rank.runtime(), {2, 2}, DType::kF32, values)));
     });
@@ -394,7 +394,7 @@ TEST(RecordingTest, ABufferHasThePolicyOfItsName) {
 TEST(RecordingTest, AConfigurationThatDiffersIsNoticed) {
   const auto program = [](bool differs) {
     return run_words([=](RankContext& rank, Trainer& /*trainer*/) {
-      rank.record().configuration("vocabulary", differs && rank.rank() == 1 ? "b a" : "a b");
+      rank.annotate().configuration("vocabulary", differs && rank.rank() == 1 ? "b a" : "a b");
     });
   };
   EXPECT_TRUE(program(false).ok());
@@ -407,10 +407,10 @@ TEST(RecordingTest, AConfigurationThatDiffersIsNoticed) {
 TEST(RecordingTest, AnEpochInWordsIsCheckedAsASamplersIs) {
   const auto program = [](bool clones) {
     return run_words([=](RankContext& rank, Trainer& trainer) {
-      rank.record().epoch({.dataset_size = 4, .n_replicas = kRanks, .per_rank = 2});
+      rank.annotate().epoch({.dataset_size = 4, .n_replicas = kRanks, .per_rank = 2});
       const std::int64_t first = clones ? 0 : 2 * rank.rank();
       const std::int64_t ids[] = {first, first + 1};
-      rank.record().samples(ids);
+      rank.annotate().samples(ids);
       trainer.step();
     });
   };
@@ -420,8 +420,8 @@ TEST(RecordingTest, AnEpochInWordsIsCheckedAsASamplersIs) {
 
 TEST(RecordingTest, WordsSayNothingWhereNothingIsRecorded) {
   const auto silent = run_ranks({.ranks = kRanks, .record = false}, [](RankContext& rank) {
-    EXPECT_FALSE(rank.record().on());
-    rank.record().decision("stop", rank.rank());
+    EXPECT_FALSE(rank.annotate().on());
+    rank.annotate().decision("stop", rank.rank());
     data::DistributedSampler sampler(rank, {.size = kSize});
     std::vector<std::int64_t> mine;
     sampler.indices(mine);

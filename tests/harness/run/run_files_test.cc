@@ -32,7 +32,7 @@ std::string text_of(const std::string& path) {
 std::function<void(RankContext&)> training(bool skewed) {
   return [skewed](RankContext& rank) {
     Generator seed(0);
-    nn::Linear model(rank.runtime(), 2, 1, {}, seed);
+    nn::Linear model(rank.runtime(), 2, 1, seed);
     DistributedDataParallel ddp(model, rank.world());
     optim::Sgd optimizer(model.parameters(), {.lr = skewed && rank.rank() == 1 ? 0.5 : 0.25});
     const Tensor x = Tensor::full(rank.runtime(), {1, 2}, DType::kF32, 0.5);
@@ -134,7 +134,7 @@ TEST(RunTwiceTest, AProgramThatReadsItsAddressesIsNoticed) {
 
   int n_calls = 0;  // What a program keeps outside of itself changes from run to run.
   const auto counting = run_ranks(twice, [&](RankContext& rank) {
-    rank.record().decision("call", n_calls++ / rank.world_size());
+    rank.annotate().decision("call", n_calls++ / rank.world_size());
   });
   const LawResult law = deterministic(counting.report);
   EXPECT_EQ(law.verdict, Verdict::kBroken);

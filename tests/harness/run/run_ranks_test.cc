@@ -111,8 +111,8 @@ TEST(RunRanksTest, ADifferentModelIsSeenAmongManyRanks) {
     return [odd](RankContext& context) {
       Generator init(1);
       nn::Sequential model(context.runtime());
-      model.append<nn::Linear>(2, 2, nn::LinearOptions{}, init);
-      if (context.rank() == odd) model.append<nn::Linear>(2, 2, nn::LinearOptions{}, init);
+      model.append<nn::Linear>(2, 2, init);
+      if (context.rank() == odd) model.append<nn::Linear>(2, 2, init);
       const DistributedDataParallel ddp(model, context.world());
     };
   };
@@ -210,8 +210,8 @@ TEST(RunRanksTest, AKilledRankRecordsNothingMore) {
     options.faults = {{.kind = sim::FaultKind::kSigkill, .rank = 1, .at = EventKind::kDecision}};
     return run_ranks(options,
                      [=](RankContext& context) {
-                       context.record().decision("stop", 1);
-                       for (int i = 0; goes_on && i < 5; ++i) context.record().log("still here");
+                       context.annotate().decision("stop", 1);
+                       for (int i = 0; goes_on && i < 5; ++i) context.annotate().log("still here");
                        if (context.rank() == 0) return;
                        summed_over_ranks(context, 1.0);
                      })

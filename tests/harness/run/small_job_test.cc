@@ -14,9 +14,9 @@ constexpr std::int32_t kRanks = 4;
 
 void append_layers(nn::Sequential& model) {
   Generator generator(1);
-  model.append<nn::Linear>(16, 16, nn::LinearOptions{}, generator);
+  model.append<nn::Linear>(16, 16, generator);
   model.append<nn::ReLU>();
-  model.append<nn::Linear>(16, 1, nn::LinearOptions{}, generator);
+  model.append<nn::Linear>(16, 1, generator);
 }
 
 void train(RankContext& context, int n_steps) {

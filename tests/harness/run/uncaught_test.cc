@@ -21,7 +21,7 @@ using ::testing::Not;
 /// Trains two steps at rates that differ between ranks, and dies of it.
 void trained_apart(RankContext& rank) {
   Generator seed(1);
-  nn::Linear model(rank.runtime(), 3, 1, {}, seed);
+  nn::Linear model(rank.runtime(), 3, 1, seed);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), {.lr = rank.rank() == 0 ? 0.1 : 0.2});
   for (std::int64_t step = 0; step < 2; ++step) {

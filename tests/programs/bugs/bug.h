@@ -13,7 +13,7 @@ namespace lockstep::programs {
 /// Which of a program's forms runs. The forms differ in a line or two.
 struct Form {
   bool fixed = false;
-  bool words = false;  ///< Says with RankContext::record() what no library call can know.
+  bool annotated = false;  ///< Says with RankContext::annotate() what no library call can know.
 };
 
 /// Where a checker must point, from reasoning about the bug.
@@ -32,8 +32,8 @@ struct Bug {
   std::int32_t ranks = 2;
   void (*program)(RankContext&, Form) = nullptr;
   Expected expected = {};
-  bool has_words = false;
-  Expected in_words = {};  ///< Of the form with words, where it says more: else no law.
+  bool has_annotated_form = false;
+  Expected when_annotated = {};  ///< Of the annotated form, where it says more: else no law.
 };
 
 // By what they break; bugs_test.cc runs them all.

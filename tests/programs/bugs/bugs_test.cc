@@ -123,12 +123,13 @@ std::set<std::string> laws_broken_by_twin(std::string_view name) {
 
 std::string row_of(const Bug& bug, Form form) {
   const auto yes = [](bool holds) { return std::string(holds ? "yes" : "no"); };
-  const Expected& expected = form.words && !bug.in_words.law.empty() ? bug.in_words : bug.expected;
+  const Expected& expected =
+      form.annotated && !bug.when_annotated.law.empty() ? bug.when_annotated : bug.expected;
   const Seen seen = judge(simulated(program_of(bug, form), bug.ranks), expected);
   std::string by;
   for (const std::string& one : seen.by) by += (by.empty() ? "" : ", ") + one;
   const std::string start = "| `" + std::string(bug.id) + "` | " +
-                            (form.words ? "with words" : "no words") + " | " +
+                            (form.annotated ? "annotated" : "unannotated") + " | " +
                             std::string(expected.law) + " | ";
   if (by.empty()) return start + "**nothing** | | |\n";
   return start + by + " | " + yes(seen.right_place) + " | " + yes(seen.right_cause) + " |\n";
@@ -142,7 +143,7 @@ std::string table() {
   std::sort(bugs.begin(), bugs.end(), [](const Bug& a, const Bug& b) { return a.id < b.id; });
   for (const Bug& bug : bugs) {
     text += row_of(bug, {});
-    if (bug.has_words) text += row_of(bug, {.words = true});
+    if (bug.has_annotated_form) text += row_of(bug, {.annotated = true});
   }
   return text;
 }
@@ -155,7 +156,7 @@ std::string text_of(const std::string& path) {
 
 std::vector<Form> repaired_forms(const Bug& bug) {
   std::vector<Form> forms = {{.fixed = true}};
-  if (bug.has_words) forms.push_back({.fixed = true, .words = true});
+  if (bug.has_annotated_form) forms.push_back({.fixed = true, .annotated = true});
   return forms;
 }
 

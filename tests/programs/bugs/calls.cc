@@ -114,7 +114,7 @@ void resume_path_disagrees(RankContext& rank, Form form) {
     rank.world().broadcast(Memory::of(std::span<double>(&decision, 1)), 0).wait_or_throw();
     found = decision > 0.0;
   }
-  if (form.words) rank.record().decision("resume", found ? 1 : 0);
+  if (form.annotated) rank.annotate().decision("resume", found ? 1 : 0);
   if (found) {
     const Tensor weights = Tensor::full(rank.runtime(), {8}, DType::kF32, 2.5);
     rank.world().broadcast(Memory::of(weights), 0).wait_or_throw();
@@ -261,8 +261,10 @@ std::vector<Bug> call_bugs() {
       {.id = "resume-path-disagrees",
        .program = resume_path_disagrees,
        .expected = {.law = "collectives-match", .cause = "resume-path-disagrees"},
-       .has_words = true,
-       .in_words = {.law = "decisions-uniform", .cause = "resume-path-disagrees", .ranks = {1}}},
+       .has_annotated_form = true,
+       .when_annotated = {.law = "decisions-uniform",
+                          .cause = "resume-path-disagrees",
+                          .ranks = {1}}},
       {.id = "clip-collective-set-differs",
        .program = clip_collective_set_differs,
        .expected = {.law = "collectives-match", .cause = "call-set-differs", .step = 0}},

@@ -58,7 +58,7 @@ void moments_of_rank_0(RankContext& rank, Form form) {
 // The target network follows every twelve transitions, and ranks differ in how many a step takes; or every three steps.
 void target_refreshed_apart(RankContext& rank, Form form) {
   Generator init(1);
-  nn::Linear online(rank.runtime(), 4, 1, {}, init);
+  nn::Linear online(rank.runtime(), 4, 1, init);
   const auto target = nn::copy_of(online, rank.runtime(), 4, 1);
   target->requires_grad(false);
   DistributedDataParallel ddp(online, rank.world());
@@ -83,7 +83,7 @@ void target_refreshed_apart(RankContext& rank, Form form) {
 void own_keys_put_back(RankContext& rank, Form form) {
   constexpr std::int64_t kRows = 4;
   Generator init(1);
-  nn::Linear encoder(rank.runtime(), 4, 3, {}, init);
+  nn::Linear encoder(rank.runtime(), 4, 3, init);
   DistributedDataParallel ddp(encoder, rank.world());
   optim::Sgd optimizer(encoder.parameters(), {.lr = 0.1});
   for (std::int64_t step = 0; step < 3; ++step) {

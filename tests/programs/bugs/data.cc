@@ -60,7 +60,7 @@ void rng_shared_skewed(RankContext& rank, Form form) {
   Generator choices(7);
   Generator own(100 + static_cast<std::uint64_t>(rank.rank()));
   for (std::int64_t step = 0; step < 4; ++step) {
-    if (form.words) rank.record().stream("heads", choices, StreamScope::kShared);
+    if (form.annotated) rank.annotate().stream("heads", choices, StreamScope::kShared);
     model.use(choices.random() % 2 == 0 ? nn::Heads::kA : nn::Heads::kB);
     const Batch batch = batch_of(rank, step);
     const bool damaged = rank.rank() == 1 && step == 1;
@@ -95,14 +95,14 @@ void hash_order_ids(RankContext& rank, Form form) {
   std::vector<std::string> vocabulary =
       words_of_the_set(1 + static_cast<std::uint64_t>(rank.rank()));
   if (form.fixed) std::sort(vocabulary.begin(), vocabulary.end());
-  if (form.words) rank.record().configuration("vocabulary", joined(vocabulary));
+  if (form.annotated) rank.annotate().configuration("vocabulary", joined(vocabulary));
   const auto id_of = [&vocabulary](const std::string& word) {
     return static_cast<double>(std::find(vocabulary.begin(), vocabulary.end(), word) -
                                vocabulary.begin());
   };
 
   Generator init(1);
-  nn::Embedding table(rank.runtime(), 4, 1, {}, init);
+  nn::Embedding table(rank.runtime(), 4, 1, init);
   DistributedDataParallel ddp(table, rank.world());
   optim::Sgd optimizer(table.parameters(), {.lr = 0.125});
   const std::vector<double> ids = {id_of("cat"), id_of("dog")};
@@ -122,7 +122,7 @@ std::vector<std::string> listed_shards(std::int32_t rank) {
 void file_order_differs(RankContext& rank, Form form) {
   std::vector<std::string> files = listed_shards(rank.rank());
   if (form.fixed) std::sort(files.begin(), files.end());
-  if (form.words) rank.record().configuration("files", joined(files));
+  if (form.annotated) rank.annotate().configuration("files", joined(files));
 
   Generator init(1);
   Mlp model(rank.runtime(), init);
@@ -240,9 +240,9 @@ void avg_of_avgs(RankContext& rank, Form form) {
   const double numerator = summed(rank.world(), form.fixed ? sum : sum / n);
   const double denominator = form.fixed ? summed(rank.world(), n) : rank.world_size();
   const double reported = numerator / denominator;
-  if (form.words) {
-    rank.record().samples(share, "eval");
-    rank.record().metric(
+  if (form.annotated) {
+    rank.annotate().samples(share, "eval");
+    rank.annotate().metric(
         "loss",
         {.value = reported, .numerator = numerator, .denominator = denominator, .parts = losses});
   }
@@ -260,15 +260,15 @@ std::vector<Bug> data_bugs() {
       {.id = "rng-shared-skewed",
        .program = rng_shared_skewed,
        .expected = {.law = "rng-scopes", .cause = "rng-not-shared", .ranks = {1}, .step = 2},
-       .has_words = true},
+       .has_annotated_form = true},
       {.id = "hash-order-ids",
        .program = hash_order_ids,
        .expected = {.law = "environment-bijective", .cause = "configuration-differs", .ranks = {1}},
-       .has_words = true},
+       .has_annotated_form = true},
       {.id = "file-order-differs",
        .program = file_order_differs,
        .expected = {.law = "environment-bijective", .cause = "configuration-differs", .ranks = {1}},
-       .has_words = true},
+       .has_annotated_form = true},
       {.id = "worker-seed-clones-ranks",
        .program = worker_seed_clones_ranks,
        .expected = {.law = "rng-scopes", .cause = "rng-same-dropout", .ranks = {0, 1}}},
@@ -285,7 +285,7 @@ std::vector<Bug> data_bugs() {
       {.id = "avg-of-avgs",
        .program = avg_of_avgs,
        .expected = {.law = "metric-true", .cause = "prereduced-metric"},
-       .has_words = true},
+       .has_annotated_form = true},
   };
 }
 

@@ -106,8 +106,8 @@ void lr_per_rank(RankContext& rank, Form form) {
 // them before the discriminator's next turn.
 void two_optimizer_leak(RankContext& rank, Form form) {
   Generator init(1);
-  nn::Linear generator(rank.runtime(), 4, 1, {}, init);
-  nn::Linear discriminator(rank.runtime(), 1, 1, {}, init);
+  nn::Linear generator(rank.runtime(), 4, 1, init);
+  nn::Linear discriminator(rank.runtime(), 1, 1, init);
   DistributedDataParallel ddp_g(generator, rank.world());
   DistributedDataParallel ddp_d(discriminator, rank.world());
   optim::Sgd optimizer_g(generator.parameters(), {.lr = 0.125});

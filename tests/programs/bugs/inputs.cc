@@ -84,9 +84,9 @@ void place_in_the_node(RankContext& rank, Form form) {
 void noise_of_one_seed(RankContext& rank, Form form) {
   Generator init(1);
   nn::Sequential model(rank.runtime());
-  model.append<nn::Linear>(kColumns, 8, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(kColumns, 8, init);
   model.append<nn::ReLU>();
-  model.append<nn::Linear>(8, kColumns, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(8, kColumns, init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
   Generator of_noise(form.fixed ? seed_of(rank) : 7);

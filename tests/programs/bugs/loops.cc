@@ -214,7 +214,7 @@ void share_sent_by_another(RankContext& rank, Form form) {
 // elements, and so on until the others have ended.
 void loss_reduced_on_rank_0(RankContext& rank, Form form) {
   Generator init(1);
-  nn::Linear model(rank.runtime(), 4, 1, {.bias = false}, init);
+  nn::Linear model(rank.runtime(), 4, 1, init, {.bias = false});
   optim::Sgd optimizer(model.parameters(), kSgd);
   for (std::int64_t step = 0; step < 4; ++step) {
     const Batch batch = batch_of(rank, step);

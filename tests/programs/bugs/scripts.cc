@@ -26,7 +26,8 @@ void many_writers(RankContext& rank, Form form) {
   train_step(ddp, optimizer, batch_of(rank, 0));
   const bool writes = rank.rank() == 0 || !form.fixed;
   if (writes) save_file(rank, "out/snapshot.pt", "EPOCHS_RUN 1");
-  if (writes && form.words) rank.record().snapshot(SnapshotAction::kPart, 1, "out/snapshot.pt", 1);
+  if (writes && form.annotated)
+    rank.annotate().snapshot(SnapshotAction::kPart, 1, "out/snapshot.pt", 1);
 }
 
 // Four samples on two ranks; what rank 0 prints as the loss is that of its own two.
@@ -46,13 +47,13 @@ void local_metric_logged(RankContext& rank, Form form) {
   const double sum = std::accumulate(losses.begin(), losses.end(), 0.0);
   const double numerator = form.fixed ? summed(rank.world(), sum) : sum;
   const double denominator = form.fixed ? summed(rank.world(), n) : n;
-  if (form.words) {
-    rank.record().samples(share, "eval");
-    rank.record().metric("loss",
-                         {.value = numerator / denominator,
-                          .numerator = numerator,
-                          .denominator = denominator,
-                          .parts = losses});
+  if (form.annotated) {
+    rank.annotate().samples(share, "eval");
+    rank.annotate().metric("loss",
+                           {.value = numerator / denominator,
+                            .numerator = numerator,
+                            .denominator = denominator,
+                            .parts = losses});
   }
   if (rank.rank() == 0) rank.host().log("epoch loss " + std::to_string(numerator / denominator));
 }
@@ -100,11 +101,11 @@ std::vector<Bug> script_bugs() {
       {.id = "many-writers",
        .program = many_writers,
        .expected = {.law = "checkpoint-whole", .cause = "many-writers", .ranks = {0, 1}},
-       .has_words = true},
+       .has_annotated_form = true},
       {.id = "local-metric-logged",
        .program = local_metric_logged,
        .expected = {.law = "metric-true", .cause = "local-metric-logged"},
-       .has_words = true},
+       .has_annotated_form = true},
       {.id = "evaluated-apart",
        .program = evaluated_apart,
        .expected = {.law = "A-evaluated-apart", .says = "ranks 0, 1 evaluate 4 of the 8 samples"}},

@@ -50,13 +50,13 @@ void never_wrapped(RankContext& rank, Form form) {
 void activation_differs(RankContext& rank, Form form) {
   Generator init(1);
   nn::Sequential model(rank.runtime());
-  model.append<nn::Linear>(4, 4, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(4, 4, init);
   if (form.fixed || rank.rank() == 0) {
     model.append<nn::ReLU>();
   } else {
     model.append<nn::Tanh>();
   }
-  model.append<nn::Linear>(4, 1, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(4, 1, init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
   for (std::int64_t step = 0; step < 2; ++step) train_step(ddp, optimizer, batch_of(rank, step));

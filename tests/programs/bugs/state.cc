@@ -22,7 +22,7 @@ class QueuedEncoder final : public nn::Module {
   QueuedEncoder(RankContext& rank, Generator& init, bool gathers)
       : Module(rank.runtime()),
         world_(&rank.world()),
-        layer_(rank.runtime(), 4, 1, {}, init),
+        layer_(rank.runtime(), 4, 1, init),
         queue_(register_buffer("queue", Tensor::zeros(rank.runtime(), {4}, DType::kF32))),
         gathers_(gathers) {
     register_module("layer", layer_);
@@ -64,7 +64,7 @@ void buffer_overwritten_by_0(RankContext& rank, Form form) {
   Generator init(1);
   QueuedEncoder model(rank, init, form.fixed);
   DistributedDataParallel ddp(model, rank.world());
-  if (form.words) rank.record().buffers({"queue"}, BufferPolicy::kSynced);
+  if (form.annotated) rank.annotate().buffers({"queue"}, BufferPolicy::kSynced);
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
   for (std::int64_t step = 0; step < 3; ++step) train_step(ddp, optimizer, batch_of(rank, step));
 }
@@ -105,7 +105,7 @@ void ema_drift(RankContext& rank, Form form) {
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
   const AveragedModel ema(model);
-  if (form.words) rank.record().replicated("ema", ema.averages());
+  if (form.annotated) rank.annotate().replicated("ema", ema.averages());
   for (std::int64_t step = 0; step < 2; ++step) {
     train_step(ddp, optimizer, batch_of(rank, step));
     if (form.fixed) {
@@ -121,7 +121,7 @@ void ema_drift(RankContext& rank, Form form) {
 class WithTarget final : public nn::Module {
  public:
   WithTarget(Runtime& runtime, Generator& init)
-      : Module(runtime), online_(runtime, 4, 1, {}, init), target_(runtime, 4, 1, {}, init) {
+      : Module(runtime), online_(runtime, 4, 1, init), target_(runtime, 4, 1, init) {
     register_module("online", online_);
     register_module("target", target_);
     for (const Variable& parameter : target_.parameters()) parameter.set_requires_grad(false);
@@ -187,9 +187,9 @@ void grow_rng_clone(RankContext& rank, Form form) {
 
   Generator init(1);
   nn::Sequential model(rank.runtime());
-  model.append<nn::Linear>(4, 4, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(4, 4, init);
   model.append<nn::Dropout>(0.5, dropout_stream);
-  model.append<nn::Linear>(4, 1, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(4, 1, init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
   for (std::int64_t step = 0; step < 2; ++step) train_step(ddp, optimizer, batch_of(rank, step));
@@ -295,7 +295,7 @@ void eval_mode_one_rank(RankContext& rank, Form form) {
 // that no single process has.
 void autocast_on_one_rank(RankContext& rank, Form form) {
   Generator init(1);
-  nn::Linear model(rank.runtime(), 4, 1, {}, init);
+  nn::Linear model(rank.runtime(), 4, 1, init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
   for (std::int64_t step = 0; step < 3; ++step) {
@@ -314,7 +314,7 @@ void autocast_on_one_rank(RankContext& rank, Form form) {
 // Rank 0 bounds its weights after the second step, as those of a critic are; the others forget to.
 void parameter_nudged(RankContext& rank, Form form) {
   Generator init(1);
-  nn::Linear model(rank.runtime(), 4, 1, {}, init);
+  nn::Linear model(rank.runtime(), 4, 1, init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
   for (std::int64_t step = 0; step < 3; ++step) {
@@ -364,11 +364,11 @@ std::vector<Bug> state_bugs() {
        // Without a word the values of rank 0 alone may be meant.
        .expected = {.law = "A-buffer-replaced",
                     .says = "`queue`: rank 0's copy replaced what rank 1 had written"},
-       .has_words = true,
-       .in_words = {.law = "buffers-policy",
-                    .cause = "buffer-overwritten-by-0",
-                    .ranks = {1},
-                    .tensor = "queue"}},
+       .has_annotated_form = true,
+       .when_annotated = {.law = "buffers-policy",
+                          .cause = "buffer-overwritten-by-0",
+                          .ranks = {1},
+                          .tensor = "queue"}},
       {.id = "validated-in-training-mode",
        .ranks = 3,
        .program = validated_in_training_mode,
@@ -388,7 +388,7 @@ std::vector<Bug> state_bugs() {
       {.id = "ema-drift",
        .program = ema_drift,
        .expected = {.law = "replicas-equal", .cause = "ema-drift", .ranks = {1}, .step = 1},
-       .has_words = true},
+       .has_annotated_form = true},
       {.id = "nongrad-param-drift",
        .program = nongrad_param_drift,
        .expected = {.law = "replicas-equal",

@@ -191,9 +191,9 @@ void dropout_from_private_streams(RankContext& rank) {
   Generator init(1);
   Generator masks(200 + static_cast<std::uint64_t>(rank.rank()));
   nn::Sequential model(rank.runtime());
-  model.append<nn::Linear>(4, 8, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(4, 8, init);
   model.append<nn::Dropout>(0.5, masks);
-  model.append<nn::Linear>(8, 1, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(8, 1, init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), kSgd);
   for (std::int64_t step = 0; step < 3; ++step) train_step(ddp, optimizer, batch_of(rank, step));
@@ -205,9 +205,9 @@ void two_dropout_layers_on_one_stream(RankContext& rank) {
   Generator masks(200 + static_cast<std::uint64_t>(rank.rank()));
   nn::Sequential model(rank.runtime());
   model.append<nn::Dropout>(0.25, masks);
-  model.append<nn::Linear>(4, 8, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(4, 8, init);
   model.append<nn::Dropout>(0.5, masks);
-  model.append<nn::Linear>(8, 1, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(8, 1, init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), kSgd);
   for (std::int64_t step = 0; step < 3; ++step) train_step(ddp, optimizer, batch_of(rank, step));

@@ -118,8 +118,8 @@ void averaged_statistics(RankContext& rank) {
 // Two optimizers, whose parameters all get gradients from the generator's loss.
 void two_players(RankContext& rank) {
   Generator init(1);
-  nn::Linear generator(rank.runtime(), 4, 1, {}, init);
-  nn::Linear discriminator(rank.runtime(), 1, 1, {}, init);
+  nn::Linear generator(rank.runtime(), 4, 1, init);
+  nn::Linear discriminator(rank.runtime(), 1, 1, init);
   optim::Sgd optimizer_g(generator.parameters(), kSgd);
   optim::Sgd optimizer_d(discriminator.parameters(), kSgd);
   const Tensor ones = Tensor::full(rank.runtime(), {4, 1}, DType::kF32, 1.0);

@@ -133,8 +133,8 @@ void backwards_in_one_piece(RankContext& rank) {
 void zeros_in_one_piece(RankContext& rank) {
   Generator init(1);
   nn::Sequential model(rank.runtime());
-  model.append<nn::Linear>(4, 4, nn::LinearOptions{}, init);
-  model.append<nn::Linear>(4, 4, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(4, 4, init);
+  model.append<nn::Linear>(4, 4, init);
   const std::vector<Variable> parameters = model.parameters();
   optim::Sgd optimizer(parameters, kSgd);
   const Tensor piece = Tensor::zeros(rank.runtime(), {40}, DType::kF32);

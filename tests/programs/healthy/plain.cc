@@ -91,12 +91,12 @@ void convolutions(RankContext& rank) {
   Generator init(1);
   nn::Sequential model(rank.runtime());
   model.append<nn::Unflatten>(Shape{1, 4, 4});
-  model.append<nn::Conv2d>(1, 2, nn::Conv2dOptions{.padding = 1}, init);
+  model.append<nn::Conv2d>(1, 2, init, nn::Conv2dOptions{.padding = 1});
   model.append<nn::BatchNorm2d>(2);
   model.append<nn::ReLU>();
   model.append<nn::MaxPool2d>(nn::tile(2));
   model.append<nn::Flatten>();
-  model.append<nn::Linear>(8, 3, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(8, 3, init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
   const nn::CrossEntropyLoss criterion;
@@ -133,7 +133,7 @@ void tied_transformer_with_dropout(RankContext& rank) {
 void sparse_embedding(RankContext& rank) {
   Generator init(1);
   nn::Sequential model(rank.runtime());
-  model.append<nn::Embedding>(6, 4, nn::EmbeddingOptions{.sparse = true}, init);
+  model.append<nn::Embedding>(6, 4, init, nn::EmbeddingOptions{.sparse = true});
   DistributedDataParallel ddp(model, rank.world());
   optim::SparseAdam optimizer(model.parameters(), {});
   for (std::int64_t step = 0; step < 2; ++step) {
@@ -149,9 +149,9 @@ void sparse_embedding(RankContext& rank) {
 void layer_norm_and_l1(RankContext& rank) {
   Generator init(1);
   nn::Sequential model(rank.runtime());
-  model.append<nn::Linear>(4, 4, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(4, 4, init);
   model.append<nn::LayerNorm>(4);
-  model.append<nn::Linear>(4, 1, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(4, 1, init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
   const nn::L1Loss criterion;
@@ -167,9 +167,9 @@ void layer_norm_and_l1(RankContext& rank) {
 void checkpointed_activations(RankContext& rank) {
   Generator init(1);
   nn::Sequential model(rank.runtime());
-  model.append<nn::Linear>(4, 4, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(4, 4, init);
   model.append<nn::Tanh>();
-  model.append<nn::Linear>(4, 1, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(4, 1, init);
   model.checkpoint_modules(false);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), {.lr = 0.125});

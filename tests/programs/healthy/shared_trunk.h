@@ -15,7 +15,7 @@ namespace lockstep::programs {
 class Headed final : public nn::Module {
  public:
   Headed(Runtime& runtime, std::string name, nn::Linear& trunk, Generator& init)
-      : Module(runtime), trunk_(&trunk), head_(runtime, 4, 1, {}, init) {
+      : Module(runtime), trunk_(&trunk), head_(runtime, 4, 1, init) {
     register_module(std::move(name), trunk);
     register_module("head", head_);
   }
@@ -32,7 +32,7 @@ class Headed final : public nn::Module {
 /// Each model has its own name for the trunk.
 struct TwoTasks {
   TwoTasks(RankContext& rank, Generator& init)
-      : trunk(rank.runtime(), 4, 4, {}, init),
+      : trunk(rank.runtime(), 4, 4, init),
         first(rank.runtime(), "trunk", trunk, init),
         second(rank.runtime(), "encoder", trunk, init),
         ddp_first(first, rank.world()),

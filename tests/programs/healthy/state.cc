@@ -142,7 +142,7 @@ void file_for_each_rank(RankContext& rank) {
   masks.set_state(std::vector<std::uint8_t>(read.begin(), read.end()));
   Generator init(1);
   nn::Sequential model(rank.runtime());
-  model.append<nn::Linear>(4, 4, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(4, 4, init);
   model.append<nn::Dropout>(0.5, masks);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), kSgd);

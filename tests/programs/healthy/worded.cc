@@ -36,10 +36,10 @@ void reads_tokens(RankContext& rank, Denominator denominator) {
       const auto backward = [&] {
         const Batch batch = batch_of(rank, 3 * step + tokens, tokens);
         const Variable z = ddp(batch.x);
-        rank.record().batch({.n_samples = tokens,
-                             .n_tokens = tokens,
-                             .denominator = denominator(tokens),
-                             .declared = "token-mean"});
+        rank.annotate().batch({.n_samples = tokens,
+                               .n_tokens = tokens,
+                               .denominator = denominator(tokens),
+                               .declared = "token-mean"});
         mse_loss(z, batch.y, denominator(tokens)).backward();
       };
       if (&tokens == &micros.back()) {
@@ -95,7 +95,7 @@ void evaluates(RankContext& rank, Correlation correlation_of) {
   for (std::int64_t id = rank.rank(); id < 10; id += rank.world().size()) ids.push_back(id);
   const Batch rows = rows_of(rank, ids);
   const Tensor predicted = model(rows.x).data();
-  rank.record().samples(ids, "eval");
+  rank.annotate().samples(ids, "eval");
   Sums sums;
   std::vector<double> parts;
   for (std::int64_t i = 0; i < predicted.n_elems(); ++i) {
@@ -103,7 +103,7 @@ void evaluates(RankContext& rank, Correlation correlation_of) {
     parts.push_back(predicted.at(i));
     parts.push_back(rows.y.at(i));
   }
-  rank.record().metric(
+  rank.annotate().metric(
       "correlation",
       {.value = correlation_of(sums), .parts = parts, .formula = MetricFormula::kPearson});
   model.train();

@@ -18,8 +18,8 @@ constexpr optim::SgdOptions kSgd = {.lr = 0.125};
 // Two networks with a wrapper and an optimizer each; one loss goes through both.
 void adversaries(RankContext& rank) {
   Generator init(1);
-  nn::Linear generator(rank.runtime(), 4, 1, {}, init);
-  nn::Linear discriminator(rank.runtime(), 1, 1, {}, init);
+  nn::Linear generator(rank.runtime(), 4, 1, init);
+  nn::Linear discriminator(rank.runtime(), 1, 1, init);
   DistributedDataParallel ddp_g(generator, rank.world());
   DistributedDataParallel ddp_d(discriminator, rank.world());
   optim::Adam optimizer_g(generator.parameters(), {.lr = 0.01});
@@ -42,8 +42,8 @@ void adversaries(RankContext& rank) {
 // The critic is trained several times for each step of the generator.
 void critic_trained_more_often(RankContext& rank) {
   Generator init(1);
-  nn::Linear generator(rank.runtime(), 4, 1, {}, init);
-  nn::Linear critic(rank.runtime(), 1, 1, {}, init);
+  nn::Linear generator(rank.runtime(), 4, 1, init);
+  nn::Linear critic(rank.runtime(), 1, 1, init);
   DistributedDataParallel ddp_g(generator, rank.world());
   DistributedDataParallel ddp_c(critic, rank.world());
   optim::Rmsprop optimizer_g(generator.parameters(), {});
@@ -64,8 +64,8 @@ void critic_trained_more_often(RankContext& rank) {
 // One backward for two wrapped halves of a model, each with an optimizer.
 void two_optimizers_and_one_loss(RankContext& rank) {
   Generator init(1);
-  nn::Linear trunk(rank.runtime(), 4, 4, {}, init);
-  nn::Linear head(rank.runtime(), 4, 1, {}, init);
+  nn::Linear trunk(rank.runtime(), 4, 4, init);
+  nn::Linear head(rank.runtime(), 4, 1, init);
   DistributedDataParallel ddp_trunk(trunk, rank.world());
   DistributedDataParallel ddp_head(head, rank.world());
   optim::Sgd slow(trunk.parameters(), {.lr = 0.015625});
@@ -184,9 +184,9 @@ void batch_norm_with_broadcast(RankContext& rank) {
 void synchronised_batch_norm(RankContext& rank) {
   Generator init(1);
   nn::Sequential model(rank.runtime());
-  model.append<nn::Linear>(4, 4, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(4, 4, init);
   model.append<nn::SyncBatchNorm>(4, rank.world());
-  model.append<nn::Linear>(4, 1, nn::LinearOptions{}, init);
+  model.append<nn::Linear>(4, 1, init);
   DistributedDataParallel ddp(model, rank.world());
   optim::Sgd optimizer(model.parameters(), kSgd);
   for (std::int64_t step = 0; step < 3; ++step) train_step(ddp, optimizer, batch_of(rank, step));

@@ -45,10 +45,10 @@ Outcomes outcomes(std::int32_t n_ranks,
 }
 
 TEST(PairingTest, NamesParse) {
-  EXPECT_EQ(parse_word<Pairing>("strict"), Pairing::kStrict);
-  EXPECT_EQ(parse_word<Pairing>("nccl_like"), Pairing::kNcclLike);
-  EXPECT_EQ(parse_word<Pairing>("gloo_like"), Pairing::kGlooLike);
-  EXPECT_EQ(parse_word<Pairing>("mpi"), std::nullopt);
+  EXPECT_EQ(parse_enum<Pairing>("strict"), Pairing::kStrict);
+  EXPECT_EQ(parse_enum<Pairing>("nccl_like"), Pairing::kNcclLike);
+  EXPECT_EQ(parse_enum<Pairing>("gloo_like"), Pairing::kGlooLike);
+  EXPECT_EQ(parse_enum<Pairing>("mpi"), std::nullopt);
 }
 
 TEST(PairingTest, AMismatchFailsOnEveryMemberAndNamesTheField) {

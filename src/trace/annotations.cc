@@ -1,4 +1,4 @@
-#include "lockstep/trace/program_record.h"
+#include "lockstep/trace/annotations.h"
 
 #include <algorithm>
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-void ProgramRecord::epoch(const EpochWords& words) const {
+void Annotations::epoch(const EpochAnnotation& words) const {
   if (!on()) return;
   if (is_train_split(words.split)) recorder_->set_epoch(static_cast<std::int32_t>(words.epoch));
   record(EpochEvent{.split = name(words.split),
@@ -26,12 +26,12 @@ void ProgramRecord::epoch(const EpochWords& words) const {
                     .pads = words.pads});
 }
 
-void ProgramRecord::samples(std::span<const std::int64_t> ids, std::string_view split) const {
+void Annotations::samples(std::span<const std::int64_t> ids, std::string_view split) const {
   if (!on() || !recorder_->options().samples) return;
   record(SampleEvent{.split = name(split), .ids = ids});
 }
 
-void ProgramRecord::batch(const BatchWords& words) const {
+void Annotations::batch(const BatchAnnotation& words) const {
   if (!on()) return;
   record(BatchEvent{.n_samples = words.n_samples,
                     .n_tokens = words.n_tokens,
@@ -39,7 +39,7 @@ void ProgramRecord::batch(const BatchWords& words) const {
                     .declared = name(words.declared)});
 }
 
-void ProgramRecord::metric(std::string_view metric_name, const MetricWords& words) const {
+void Annotations::metric(std::string_view metric_name, const MetricAnnotation& words) const {
   if (!on()) return;
   record(MetricEvent{.name = name(metric_name),
                      .value = words.value,
@@ -49,14 +49,14 @@ void ProgramRecord::metric(std::string_view metric_name, const MetricWords& word
                      .formula = words.formula});
 }
 
-void ProgramRecord::decision(std::string_view decision_name, std::int64_t value) const {
+void Annotations::decision(std::string_view decision_name, std::int64_t value) const {
   if (on()) record(DecisionEvent{.name = name(decision_name), .value = value});
 }
 
-void ProgramRecord::record_stream(std::string_view stream_name,
-                                  StreamScope scope,
-                                  std::int64_t worker,
-                                  std::span<const std::uint8_t> state) const {
+void Annotations::record_stream(std::string_view stream_name,
+                                StreamScope scope,
+                                std::int64_t worker,
+                                std::span<const std::uint8_t> state) const {
   record(
       RngEvent{.stream = name(stream_name),
                .shared = scope == StreamScope::kShared,
@@ -64,38 +64,38 @@ void ProgramRecord::record_stream(std::string_view stream_name,
                .state = sm64(state.data(), static_cast<std::int64_t>(state.size()), DType::kU8)});
 }
 
-void ProgramRecord::replicated(std::string_view set_name, std::span<const Tensor> tensors) const {
+void Annotations::replicated(std::string_view set_name, std::span<const Tensor> tensors) const {
   if (!on()) return;
   const std::int32_t wrapper = recorder_->current_wrapper();
   recorder_->keep_auxiliary(set_name, tensors, wrapper);
 }
 
-void ProgramRecord::replicated(std::string_view set_name,
-                               std::initializer_list<Tensor> tensors) const {
+void Annotations::replicated(std::string_view set_name,
+                             std::initializer_list<Tensor> tensors) const {
   replicated(set_name, std::span<const Tensor>(tensors.begin(), tensors.size()));
 }
 
-void ProgramRecord::buffers(std::initializer_list<std::string_view> names,
-                            BufferPolicy policy) const {
+void Annotations::buffers(std::initializer_list<std::string_view> names,
+                          BufferPolicy policy) const {
   if (!on()) return;
   std::vector<NameId> list;
   for (const std::string_view buffer : names) list.push_back(name(buffer));
   record(BufferPolicyEvent{.layout = recorder_->names().intern_layout(list), .policy = policy});
 }
 
-void ProgramRecord::configuration(std::string_view subject, std::string_view bytes) const {
+void Annotations::configuration(std::string_view subject, std::string_view bytes) const {
   configuration_digest(subject,
                        sm64(bytes.data(), static_cast<std::int64_t>(bytes.size()), DType::kU8));
 }
 
-void ProgramRecord::configuration_digest(std::string_view subject, std::uint64_t digest) const {
+void Annotations::configuration_digest(std::string_view subject, std::uint64_t digest) const {
   if (on()) record(ConfigurationEvent{.name = name(subject), .digest = digest});
 }
 
-void ProgramRecord::snapshot(SnapshotAction action,
-                             std::int64_t step,
-                             std::string_view detail,
-                             std::uint64_t digest) const {
+void Annotations::snapshot(SnapshotAction action,
+                           std::int64_t step,
+                           std::string_view detail,
+                           std::uint64_t digest) const {
   if (!on()) return;
   const bool is_path = action == SnapshotAction::kPart || action == SnapshotAction::kSave ||
                        action == SnapshotAction::kRead;
@@ -105,11 +105,11 @@ void ProgramRecord::snapshot(SnapshotAction action,
   record(SnapshotEvent{.action = action, .step = step, .detail = name(place), .digest = digest});
 }
 
-void ProgramRecord::phase(PhaseKind kind) const {
+void Annotations::phase(PhaseKind kind) const {
   if (on()) record(PhaseEvent{.kind = kind});
 }
 
-void ProgramRecord::log(std::string_view text) const {
+void Annotations::log(std::string_view text) const {
   if (on()) record(LogEvent{.text = name(text)});
 }
 

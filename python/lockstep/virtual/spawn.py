@@ -1,4 +1,4 @@
-"""torch.multiprocessing.spawn in the process of a script that starts its ranks itself (alone.py), and in ranks,
+"""torch.multiprocessing.spawn in the process of a script that starts its ranks itself (script_job.py), and in ranks,
 which start none."""
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import select
 import signal
 import socket
 import sys
-import time
 from multiprocessing import spawn as multiprocessing_spawn
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -20,7 +19,7 @@ from torch.multiprocessing.spawn import ProcessExitedException, ProcessRaisedExc
 from lockstep.torch.sites import site
 from lockstep.virtual.connection import Refused
 from lockstep.virtual.rank import EXIT_STOPPED
-from lockstep.virtual.spawned import MOST_DESCRIPTORS, Files, Request, Start, pickled_for_spawn
+from lockstep.virtual.spawn_request import MOST_DESCRIPTORS, Files, Request, Start, pickled_for_spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

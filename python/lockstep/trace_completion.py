@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lockstep import stopping
+from lockstep import stop_note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,9 +46,9 @@ def _complete(path: Path, ends: Mapping[int, End]) -> None:
     end = {"rank": last["rank"], "i": last.get("i", -1) + 1, "t": last.get("t", 0),
            "at": [at[0], -1, -1, -1, at[4], at[5]], "kind": "end", "outcome": known.outcome,
            "detail": known.detail}
-    law = stopping.law(path.parent)
+    law = stop_note.law(path.parent)
     if law:
-        end.update(detail=stopping.detail(law), reason="law-broken")
+        end.update(detail=stop_note.detail(law), reason="law-broken")
     with path.open("a", encoding="utf-8") as file:
         file.write(json.dumps(end, separators=(",", ":")) + "\n")
 

@@ -13,7 +13,7 @@ from multiprocessing import spawn as multiprocessing_spawn
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep.raised import text_of
+from lockstep.exception_text import text_of
 from lockstep.virtual.rank import Failed, current
 
 if TYPE_CHECKING:

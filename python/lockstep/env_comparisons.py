@@ -10,7 +10,7 @@ import ast
 import os
 from typing import NamedTuple
 
-from lockstep.saying import warn
+from lockstep.terminal import warn
 
 PLACES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "NODE_RANK")
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "lockstep/base/words.h"
+#include "lockstep/base/enum_names.h"
 
 namespace lockstep {
 
@@ -52,7 +52,7 @@ enum class EventKind : std::uint8_t {
   kInput,
 };
 template <>
-inline constexpr WordTable<39> kWords<EventKind> = {
+inline constexpr EnumNames<39> kEnumNames<EventKind> = {
     "wrap",      "forward",       "backward",      "batch",     "grad",       "param",
     "buffer",    "optimizer",     "auxiliary",     "step",      "collective", "bucket",
     "sample",    "epoch",         "phase",         "metric",    "decision",   "fault",
@@ -72,7 +72,8 @@ enum class GradPoint : std::uint8_t {
   kRedo,  ///< The contribution once more: what computing the micro-step again gives.
 };
 template <>
-inline constexpr WordTable<6> kWords<GradPoint> = {"base", "inc", "pre", "post", "used", "redo"};
+inline constexpr EnumNames<6> kEnumNames<GradPoint> = {
+    "base", "inc", "pre", "post", "used", "redo"};
 
 /// When replicated state was looked at.
 enum class StatePoint : std::uint8_t {
@@ -87,7 +88,7 @@ enum class StatePoint : std::uint8_t {
   kFound,    ///< As a forward found it: a parameter rewritten, a buffer that rank 0's replaces.
 };
 template <>
-inline constexpr WordTable<9> kWords<StatePoint> = {
+inline constexpr EnumNames<9> kEnumNames<StatePoint> = {
     "wrap", "forward", "step", "eval", "load", "save", "end", "outer", "found"};
 
 enum class StateKind : std::uint8_t {
@@ -97,11 +98,11 @@ enum class StateKind : std::uint8_t {
   kAuxiliary,  ///< What a program keeps equal by itself: moving averages, queues, target networks.
 };
 template <>
-inline constexpr WordTable<4> kWords<StateKind> = {"param", "buffer", "optimizer", "auxiliary"};
+inline constexpr EnumNames<4> kEnumNames<StateKind> = {"param", "buffer", "optimizer", "auxiliary"};
 
 enum class CollectivePhase : std::uint8_t { kPosted, kCompleted, kFailed };
 template <>
-inline constexpr WordTable<3> kWords<CollectivePhase> = {"posted", "completed", "failed"};
+inline constexpr EnumNames<3> kEnumNames<CollectivePhase> = {"posted", "completed", "failed"};
 
 /// How a call ended, as its rank saw it.
 enum class CallStatus : std::uint8_t {
@@ -116,7 +117,7 @@ enum class CallStatus : std::uint8_t {
   kLeftOut,  ///< It stands for all calls since the last recorded one, which were made.
 };
 template <>
-inline constexpr WordTable<9> kWords<CallStatus> = {
+inline constexpr EnumNames<9> kEnumNames<CallStatus> = {
     "", "ok", "timed_out", "peer_lost", "mismatch", "aborted", "stuck", "failed", "left_out"};
 
 /// Which values of a tensor were recorded: those of a gradient, in the order of GradPoint, then
@@ -139,31 +140,31 @@ enum class ValuePoint : std::uint8_t {
   kFound,
 };
 template <>
-inline constexpr WordTable<15> kWords<ValuePoint> = {"grad.base",
-                                                     "grad.inc",
-                                                     "grad.pre",
-                                                     "grad.post",
-                                                     "grad.used",
-                                                     "grad.redo",
-                                                     "wrap",
-                                                     "forward",
-                                                     "step",
-                                                     "eval",
-                                                     "load",
-                                                     "save",
-                                                     "end",
-                                                     "outer",
-                                                     "found"};
+inline constexpr EnumNames<15> kEnumNames<ValuePoint> = {"grad.base",
+                                                         "grad.inc",
+                                                         "grad.pre",
+                                                         "grad.post",
+                                                         "grad.used",
+                                                         "grad.redo",
+                                                         "wrap",
+                                                         "forward",
+                                                         "step",
+                                                         "eval",
+                                                         "load",
+                                                         "save",
+                                                         "end",
+                                                         "outer",
+                                                         "found"};
 
 constexpr ValuePoint value_point(GradPoint point) { return static_cast<ValuePoint>(point); }
 
 constexpr ValuePoint value_point(StatePoint point) {
-  return static_cast<ValuePoint>(kWords<GradPoint>.size() + static_cast<std::size_t>(point));
+  return static_cast<ValuePoint>(kEnumNames<GradPoint>.size() + static_cast<std::size_t>(point));
 }
 
 enum class PhaseKind : std::uint8_t { kTrain, kEval, kSave, kEnd };
 template <>
-inline constexpr WordTable<4> kWords<PhaseKind> = {"train", "eval", "save", "end"};
+inline constexpr EnumNames<4> kEnumNames<PhaseKind> = {"train", "eval", "save", "end"};
 
 /// How a metric follows from what its samples are worth, taken together.
 enum class MetricFormula : std::uint8_t {
@@ -175,7 +176,7 @@ enum class MetricFormula : std::uint8_t {
   kAuc,       ///< the area under the curve of a score per sample and a label of 0 or 1.
 };
 template <>
-inline constexpr WordTable<6> kWords<MetricFormula> = {
+inline constexpr EnumNames<6> kEnumNames<MetricFormula> = {
     "", "pearson", "spearman", "r2", "rmse", "auc"};
 
 /// What a line of a log is about.
@@ -188,13 +189,13 @@ enum class LogKind : std::uint8_t {
   kTakenElsewhere,  ///< Gradients were taken out of a buffer at other places than they had been put in.
 };
 template <>
-inline constexpr WordTable<6> kWords<LogKind> = {
+inline constexpr EnumNames<6> kEnumNames<LogKind> = {
     "", "missed", "not_loaded", "wrapped_again", "batches_kept", "taken_elsewhere"};
 
 /// The type that autocast has operations compute in, where it is on.
 enum class AutocastType : std::uint8_t { kNone, kF16, kBF16 };
 template <>
-inline constexpr WordTable<3> kWords<AutocastType> = {"", "f16", "bf16"};
+inline constexpr EnumNames<3> kEnumNames<AutocastType> = {"", "f16", "bf16"};
 
 /// How memory was touched. In the order of the names.
 enum class TouchManner : std::uint8_t {
@@ -203,7 +204,7 @@ enum class TouchManner : std::uint8_t {
   kAbandoned,  ///< The handle was dropped without a wait: what it wrote must not be used.
 };
 template <>
-inline constexpr WordTable<3> kWords<TouchManner> = {"", "value", "abandoned"};
+inline constexpr EnumNames<3> kEnumNames<TouchManner> = {"", "value", "abandoned"};
 
 /// How a loss made one number of its terms.
 enum class LossReduction : std::uint8_t {
@@ -212,7 +213,7 @@ enum class LossReduction : std::uint8_t {
   kGiven,  ///< Divided by a number that the caller gave.
 };
 template <>
-inline constexpr WordTable<3> kWords<LossReduction> = {"mean", "sum", "given"};
+inline constexpr EnumNames<3> kEnumNames<LossReduction> = {"mean", "sum", "given"};
 
 enum class ClipKind : std::uint8_t {
   kNorm,
@@ -220,7 +221,7 @@ enum class ClipKind : std::uint8_t {
   kPart,  ///< A rank's parts of a model that is divided were multiplied by `factor`, whatever for.
 };
 template <>
-inline constexpr WordTable<3> kWords<ClipKind> = {"norm", "value", "part"};
+inline constexpr EnumNames<3> kEnumNames<ClipKind> = {"norm", "value", "part"};
 
 enum class DataPart : std::uint8_t {
   kRows,   ///< Which rows of its data set a pass divides among the ranks, in order.
@@ -235,16 +236,16 @@ enum class DataPart : std::uint8_t {
   kFrozen,      ///< What a module holds that no wrapper has and nothing trains, as it is used.
 };
 template <>
-inline constexpr WordTable<10> kWords<DataPart> = {"rows",
-                                                   "batch",
-                                                   "set",
-                                                   "entries",
-                                                   "order",
-                                                   "classes",
-                                                   "vocabulary",
-                                                   "numbering",
-                                                   "drawn",
-                                                   "frozen"};
+inline constexpr EnumNames<10> kEnumNames<DataPart> = {"rows",
+                                                       "batch",
+                                                       "set",
+                                                       "entries",
+                                                       "order",
+                                                       "classes",
+                                                       "vocabulary",
+                                                       "numbering",
+                                                       "drawn",
+                                                       "frozen"};
 
 /// What a communication hook makes of gradients.
 enum class HookEffect : std::uint8_t {
@@ -253,7 +254,7 @@ enum class HookEffect : std::uint8_t {
   kOther,    ///< Something else on purpose: nothing, the mean of a part of the ranks.
 };
 template <>
-inline constexpr WordTable<3> kWords<HookEffect> = {"mean", "rounded", "other"};
+inline constexpr EnumNames<3> kEnumNames<HookEffect> = {"mean", "rounded", "other"};
 
 /// How the result of a collective joined the graph of a loss.
 enum class ExchangeJoin : std::uint8_t {
@@ -262,7 +263,7 @@ enum class ExchangeJoin : std::uint8_t {
   kFunction,  ///< As the result of a differentiable function.
 };
 template <>
-inline constexpr WordTable<3> kWords<ExchangeJoin> = {"constant", "in-place", "function"};
+inline constexpr EnumNames<3> kEnumNames<ExchangeJoin> = {"constant", "in-place", "function"};
 
 /// When a rank's parameters are looked at although no reduction keeps them equal.
 enum class LonePoint : std::uint8_t {
@@ -270,7 +271,7 @@ enum class LonePoint : std::uint8_t {
   kFound,    ///< What comes next (a forward, an evaluation, the end) found them so.
 };
 template <>
-inline constexpr WordTable<2> kWords<LonePoint> = {"stepped", "found"};
+inline constexpr EnumNames<2> kEnumNames<LonePoint> = {"stepped", "found"};
 
 /// What a step's gradient is meant to be the gradient of.
 enum class DeclaredLoss : std::uint8_t {
@@ -280,7 +281,7 @@ enum class DeclaredLoss : std::uint8_t {
   kRankMean,  ///< Each rank's mean counts the same.
 };
 template <>
-inline constexpr WordTable<4> kWords<DeclaredLoss> = {
+inline constexpr EnumNames<4> kEnumNames<DeclaredLoss> = {
     "sample-mean", "token-mean", "sum", "rank-mean"};
 
 /// What buffers of a model are meant to be, or what a wrapper makes of them.
@@ -292,7 +293,8 @@ enum class BufferPolicy : std::uint8_t {
   kLocal,       ///< Each rank's own.
 };
 template <>
-inline constexpr WordTable<5> kWords<BufferPolicy> = {"", "broadcast0", "mean", "synced", "local"};
+inline constexpr EnumNames<5> kEnumNames<BufferPolicy> = {
+    "", "broadcast0", "mean", "synced", "local"};
 
 /// What became of a snapshot.
 enum class SnapshotAction : std::uint8_t {
@@ -307,7 +309,7 @@ enum class SnapshotAction : std::uint8_t {
   kExtend,  ///< ... or to add to it, to change it, or to make it if there is none.
 };
 template <>
-inline constexpr WordTable<9> kWords<SnapshotAction> = {
+inline constexpr EnumNames<9> kEnumNames<SnapshotAction> = {
     "part", "save", "read", "load", "fresh", "fail", "write", "open", "extend"};
 
 /// A file that may be anything.
@@ -326,7 +328,7 @@ enum class KnownSampler : std::uint8_t {
   kSubset,       ///< The rank alone reads the rows that it has taken of the set, each sample once.
 };
 template <>
-inline constexpr WordTable<5> kWords<KnownSampler> = {
+inline constexpr EnumNames<5> kEnumNames<KnownSampler> = {
     "distributed", "random", "sequential", "stream", "subset"};
 
 /// The split that is trained on; any other is evaluated.

@@ -1,4 +1,4 @@
-// Words for a program: what it alone knows, said where it happens. Reached as `rank.record()`.
+// Words for a program: what it alone knows, said where it happens. Reached as `rank.annotate()`.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace lockstep {
 
 /// An epoch that a sampler of the program's own begins.
-struct EpochWords {
+struct EpochAnnotation {
   std::int64_t epoch = 0;
   std::string_view split = kTrainSplit;
   /// "distributed": all ranks share one order and read disjoint parts of it. "random",
@@ -31,7 +31,7 @@ struct EpochWords {
 };
 
 /// How the batch of the last forward counts.
-struct BatchWords {
+struct BatchAnnotation {
   std::int64_t n_samples = 0;
   std::int64_t n_tokens = 0;
   double denominator = 0.0;  ///< Of this rank's loss, in samples or tokens; 0 = unknown.
@@ -40,7 +40,7 @@ struct BatchWords {
 };
 
 /// A number that is reported to people.
-struct MetricWords {
+struct MetricAnnotation {
   double value = 0.0;
   double numerator = 0.0;    ///< value = numerator / denominator,
   double denominator = 0.0;  ///< both over all ranks; 0: not known.
@@ -56,27 +56,27 @@ struct MetricWords {
 /// Each word is recorded at the place of the wrapper that the program is at work with
 /// (Recorder::current_wrapper), so no step, epoch or wrapper is ever passed.
 ///
-///   rank.record().decision("stop", patience == 0);
-///   rank.record().replicated("ema", {average});
+///   rank.annotate().decision("stop", patience == 0);
+///   rank.annotate().replicated("ema", {average});
 ///
 /// Requires: outlives neither rank nor run. Copies are as cheap as a pointer's.
-class ProgramRecord {
+class Annotations {
  public:
   /// `host` knows which disk the rank's files are on; null: one that all ranks share.
-  explicit ProgramRecord(Recorder* recorder, const Host* host = nullptr)
+  explicit Annotations(Recorder* recorder, const Host* host = nullptr)
       : recorder_(recorder), host_(host) {}
 
   bool on() const { return recorder_ != nullptr; }
 
   /// Before the first sample of a pass. What is recorded from now on belongs to that epoch, if the
   /// split is "train". Laws samples-covered, epoch-reshuffled.
-  void epoch(const EpochWords& words) const;
+  void epoch(const EpochAnnotation& words) const;
   /// Samples that a forward consumes, by ids that mean the same on all ranks and in all splits.
   void samples(std::span<const std::int64_t> ids, std::string_view split = kTrainSplit) const;
   /// Law gradient-mean: what the mean over ranks, micro-steps and samples is to be.
-  void batch(const BatchWords& words) const;
+  void batch(const BatchAnnotation& words) const;
   /// Law metric-true: needs `parts`, and the samples of the split that was evaluated.
-  void metric(std::string_view name, const MetricWords& words) const;
+  void metric(std::string_view name, const MetricAnnotation& words) const;
   /// A branch that may lead to collectives: stop, skip, save. Law decisions-uniform.
   void decision(std::string_view name, std::int64_t value) const;
 

@@ -1,4 +1,4 @@
-"""Where the words of a program arrive (lockstep/program.py says what they mean)."""
+"""Writes a program's annotations into its trace (lockstep/annotations.py says what they mean)."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lockstep.words import LogKind, StateKind, StatePoint
+from lockstep.enums import LogKind, StateKind, StatePoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from lockstep.torch.recorder import Recorder
 
-SEAM = "words"
+SEAM = "annotations"
 
 
 class _Replicated:
@@ -25,7 +25,7 @@ class _Replicated:
         self.tensors = tensors
 
 
-class Program:
+class AnnotationWriter:
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
         self.gives_samples = False  # Instead of the loaders.
@@ -48,7 +48,7 @@ class Program:
             self.recorder.in_epoch(epoch)
         if self.recorder.pen is not None:
             digested = None if order is None else torch.as_tensor(order, dtype=torch.int64)
-            self.recorder.pen.words_of_epoch(self._wrapper, split, sampler, key & (1 << 64) - 1,
+            self.recorder.pen.epoch_annotation(self._wrapper, split, sampler, key & (1 << 64) - 1,
                                              digested, *shape)
 
     def samples(self, ids: Iterable[int], split: str) -> None:

@@ -16,21 +16,21 @@ namespace lockstep {
 ///
 ///   enum class Fruit : std::uint8_t { kApple, kPear };
 ///   template <>
-///   inline constexpr WordTable<2> kWords<Fruit> = {"apple", "pear"};
+///   inline constexpr EnumNames<2> kEnumNames<Fruit> = {"apple", "pear"};
 template <std::size_t kN>
-using WordTable = std::array<std::string_view, kN>;
+using EnumNames = std::array<std::string_view, kN>;
 
 template <typename E>
-inline constexpr WordTable<0> kWords{};
+inline constexpr EnumNames<0> kEnumNames{};
 
 namespace detail {
 
 /// A table that is too short has an empty word at its end.
 template <typename E>
-constexpr bool has_words() {
-  if (kWords<E>.empty()) return false;
-  for (std::size_t i = 1; i < kWords<E>.size(); ++i) {
-    if (kWords<E>[i].empty()) return false;
+constexpr bool has_names() {
+  if (kEnumNames<E>.empty()) return false;
+  for (std::size_t i = 1; i < kEnumNames<E>.size(); ++i) {
+    if (kEnumNames<E>[i].empty()) return false;
   }
   return true;
 }
@@ -40,28 +40,28 @@ constexpr bool has_words() {
 /// An enum with a word for each of its values. The first may have none, if it is what is meant where
 /// nothing is written.
 template <typename E>
-concept Worded = std::is_enum_v<E> && detail::has_words<E>();
+concept NamedEnum = std::is_enum_v<E> && detail::has_names<E>();
 
 /// "pear". Requires: a value that E names.
-template <Worded E>
+template <NamedEnum E>
 constexpr std::string_view name_of(E value) {
-  return kWords<E>[static_cast<std::size_t>(value)];
+  return kEnumNames<E>[static_cast<std::size_t>(value)];
 }
 
 /// All values, in order.
-template <Worded E>
+template <NamedEnum E>
 constexpr auto every() {
-  std::array<E, kWords<E>.size()> all{};
+  std::array<E, kEnumNames<E>.size()> all{};
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<E>(i);
   return all;
 }
 
 /// The value with exactly this word; nothing for any other.
-template <Worded E>
+template <NamedEnum E>
 constexpr std::optional<E> parse_word(std::string_view word) {
-  const auto found = std::ranges::find(kWords<E>, word);
-  if (found == kWords<E>.end()) return std::nullopt;
-  return static_cast<E>(found - kWords<E>.begin());
+  const auto found = std::ranges::find(kEnumNames<E>, word);
+  if (found == kEnumNames<E>.end()) return std::nullopt;
+  return static_cast<E>(found - kEnumNames<E>.begin());
 }
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from lockstep.torch.program import Program
+    from lockstep.torch.annotations import AnnotationWriter
 
 BUFFER_POLICIES = ("broadcast0", "mean", "synced", "local")
 MEANINGS = ("sample-mean", "token-mean", "sum", "rank-mean")
@@ -23,8 +23,8 @@ def _require(what: str, given: str, known: Sequence[str]) -> None:
         raise ValueError(f"unknown {what} {given!r}: must be one of {', '.join(known)}")
 
 
-class ProgramRecord:
-    """Everything a program can say about itself; `lockstep.program_record()` gives it.
+class Annotations:
+    """Everything a program can say about itself; `lockstep.annotate()` gives it.
 
     Each word belongs to the wrapper whose forward came last, so no step, epoch or wrapper is ever
     passed. Where nothing is recorded a word does nothing, and costs less than a microsecond.
@@ -32,7 +32,7 @@ class ProgramRecord:
     Words raise for arguments that they do not know (ValueError), recorded or not, and for nothing
     else.
 
-        say = lockstep.program_record()
+        say = lockstep.annotate()
         say.batch(len(x), declared="sample-mean")
         say.replicated("ema", ema.parameters())
         say.decision("stop", patience == 0)
@@ -43,7 +43,7 @@ class ProgramRecord:
     @property
     def on(self) -> bool:
         """Whether this rank is being recorded."""
-        return _program() is not None
+        return _writer() is not None
 
     def epoch(self, epoch: int, *, split: str = "train", sampler: str = "distributed",
               dataset_size: int = 0, n_replicas: int = 1, per_rank: int = 0, shuffle: bool = False,
@@ -61,9 +61,9 @@ class ProgramRecord:
             pads: samples are repeated to make the ranks even.
             generator_key: what the shuffle was seeded with. order: the whole order, if known.
         """
-        program = _program()
-        if program is not None:
-            program.epoch(epoch, split, sampler, generator_key, order, dataset_size, n_replicas,
+        writer = _writer()
+        if writer is not None:
+            writer.epoch(epoch, split, sampler, generator_key, order, dataset_size, n_replicas,
                           per_rank, shuffle, drop_last, pads)
 
     def samples(self, ids: Iterable[int], split: str = "train") -> None:
@@ -71,9 +71,9 @@ class ProgramRecord:
 
         From then on loaders of this rank record none by themselves.
         """
-        program = _program()
-        if program is not None:
-            program.samples(ids, split)
+        writer = _writer()
+        if writer is not None:
+            writer.samples(ids, split)
 
     def batch(self, n_samples: int, *, n_tokens: int = 0, denominator: float | None = None,
               declared: Meaning = "sample-mean") -> None:
@@ -88,10 +88,10 @@ class ProgramRecord:
                 "rank-mean": the mean of the ranks' means, which is what DDP computes.
         """
         _require("meaning", declared, MEANINGS)
-        program = _program()
-        if program is not None:
+        writer = _writer()
+        if writer is not None:
             of_loss = n_tokens if declared == "token-mean" else n_samples
-            program.batch(n_samples, n_tokens, of_loss if denominator is None else denominator, declared)
+            writer.batch(n_samples, n_tokens, of_loss if denominator is None else denominator, declared)
 
     def metric(self, name: str, value: float, *, numerator: float = 0.0, denominator: float = 0.0,
                parts: Iterable[float] = ()) -> None:
@@ -101,15 +101,15 @@ class ProgramRecord:
             numerator, denominator: value = numerator / denominator over all ranks; 0 = unknown.
             parts: what each sample of the evaluation on this rank is worth on its own.
         """
-        program = _program()
-        if program is not None:
-            program.metric(name, value, numerator, denominator, parts)
+        writer = _writer()
+        if writer is not None:
+            writer.metric(name, value, numerator, denominator, parts)
 
     def decision(self, name: str, value: int) -> None:
         """A branch that may lead to collectives: stop, skip, save (law decisions-uniform)."""
-        program = _program()
-        if program is not None:
-            program.decision(name, value)
+        writer = _writer()
+        if writer is not None:
+            writer.decision(name, value)
 
     def stream(self, name: str, generator: Any, *, shared: bool = False, worker: int = -1) -> None:
         """`generator` is about to be drawn from (law rng-scopes). Once a pass is enough.
@@ -119,49 +119,49 @@ class ProgramRecord:
             shared: all ranks are to draw the same; otherwise each its own.
             worker: the loader's worker that draws, -1 = the rank itself.
         """
-        program = _program()
-        if program is not None:
-            program.stream(name, generator, shared, worker)
+        writer = _writer()
+        if writer is not None:
+            writer.stream(name, generator, shared, worker)
 
     def replicated(self, name: str, tensors: Iterable[Any] | Mapping[str, Any]) -> None:
         """Tensors that you keep equal on all ranks by yourself: moving averages, queues, target
         networks (law replicas-equal). They are looked at now, after optimizer steps, in evaluations
         and at the end, as parameters are. Naming them again replaces them.
         """
-        program = _program()
-        if program is not None:
-            program.replicated(name, tensors)
+        writer = _writer()
+        if writer is not None:
+            writer.replicated(name, tensors)
 
     def buffers(self, names: Iterable[str], policy: BufferPolicy) -> None:
         """Which policy some buffers obey, whatever the wrapper does by default (law buffers-policy)."""
         _require("policy of buffers", policy, BUFFER_POLICIES)
-        program = _program()
-        if program is not None:
-            program.buffers(names, policy)
+        writer = _writer()
+        if writer is not None:
+            writer.buffers(names, policy)
 
     def configuration(self, subject: str, data: str) -> None:
         """Something that all ranks must have been given alike: the text of a configuration, a
         vocabulary, a list of files (law environment-bijective)."""
-        program = _program()
-        if program is not None:
-            program.configuration(subject, data)
+        writer = _writer()
+        if writer is not None:
+            writer.configuration(subject, data)
 
     def snapshot(self, action: Action, step: int, detail: str, digest: int = 0) -> None:
         """What became of a checkpoint that you write by yourself (law checkpoint-whole); the fields
         are those of a `snapshot` event (docs/trace_format.md)."""
         _require("action", action, ACTIONS)
-        program = _program()
-        if program is not None:
-            program.snapshot(action, step, detail, digest)
+        writer = _writer()
+        if writer is not None:
+            writer.snapshot(action, step, detail, digest)
 
     def log(self, text: str) -> None:
         """A line for people."""
-        program = _program()
-        if program is not None:
-            program.log(text)
+        writer = _writer()
+        if writer is not None:
+            writer.log(text)
 
 
-def _program() -> Program | None:
+def _writer() -> AnnotationWriter | None:
     """The words' other end, where this process is being recorded."""
     seam = sys.modules.get("lockstep.torch")
-    return seam.active_program() if seam is not None else None
+    return seam.active_annotations() if seam is not None else None

@@ -3,7 +3,7 @@ when it opens a process group.
 
 How many ranks there are, and which of the processes are ranks, is known no earlier: each says who it wants to be, and
 waits until as many have come as it wants to be among (meeting.py). `spawn` is served by multiprocessing's own fork server,
-which has PyTorch imported (served.py) and nothing of the script, so that what is pickled and imported is what `spawn` does."""
+which has PyTorch imported (fork_server.py) and nothing of the script, so that what is pickled and imported is what `spawn` does."""
 from __future__ import annotations
 
 import multiprocessing
@@ -20,14 +20,14 @@ from urllib.parse import parse_qs, urlparse
 
 import torch.distributed as dist
 
-from lockstep.raised import text_of
+from lockstep.exception_text import text_of
 from lockstep.torch.sites import site
 from lockstep.virtual import pretended, random_state, rank
 from lockstep.virtual.arena import map_passed
 from lockstep.virtual.connection import Refused, Stopped
 from lockstep.virtual.meeting import GoesOn, Notice, Started, Waits, Wanted, knock
 from lockstep.virtual.redirect import SCHEMES
-from lockstep.virtual.spawned import Files
+from lockstep.virtual.spawn_request import Files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ def install(end: socket.socket, folder: str, seed: int, gpus: int) -> None:
     def forked(process_obj: Any) -> Any:
         return (Forked if os.getpid() == script else popen_fork.Popen)(process_obj)
 
-    multiprocessing.set_forkserver_preload(["lockstep.virtual.served"])
+    multiprocessing.set_forkserver_preload(["lockstep.virtual.fork_server"])
     _put_environment_along()
     for name, popen in (("SpawnProcess", served), ("ForkServerProcess", served), ("ForkProcess", forked)):
         getattr(context, name)._Popen = staticmethod(popen)

@@ -24,13 +24,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lockstep import saying
+from lockstep import terminal
 from lockstep.command_line import Usage
-from lockstep.virtual import launch, rank, spawned
+from lockstep.virtual import launch, rank, spawn_request
 from lockstep.virtual.device import PRETENDING
 from lockstep.virtual.meeting import Meeting, attempt
 from lockstep.virtual.options import Options
-from lockstep.virtual.spawned import Files, Request, Start
+from lockstep.virtual.spawn_request import Files, Request, Start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +54,7 @@ class _Job:
         """Runs the ranks of a request to their end, and leaves the outcome."""
         given = self._given(request.count, inherits_random)
         outcome = launch.run_ranks(given, self.seed, self._trace(request.number), self.quiet,
-                                   spawned.Program(request, self.folder, load))
+                                   spawn_request.Program(request, self.folder, load))
         outcome.called = request.called
         Files(self.folder).leave_outcome(request.number, outcome)
 
@@ -90,7 +90,7 @@ def run(given: Options, seed: int, trace: str, quiet: bool) -> Outcome:
         outcomes, none, lost = Files(folder).outcomes(), Files(folder).of_none(), Files(folder).lost_output()
         line = none.read_text() if none.exists() else ""
         if lost.exists():
-            saying.lose(int(lost.read_text()))
+            terminal.lose(int(lost.read_text()))
     if not outcomes:
         if code:
             raise launch.ScriptFailed(code)
@@ -164,7 +164,7 @@ def _serve(job: _Job, end: socket.socket, script: int, meeting: Meeting) -> int:
 
 def _answer(job: _Job, end: socket.socket, meeting: Meeting) -> None:
     """Does what the script asks for, or notes what it reports."""
-    message, descriptors, _, _ = socket.recv_fds(end, _MESSAGE_BYTES, spawned.MOST_DESCRIPTORS)
+    message, descriptors, _, _ = socket.recv_fds(end, _MESSAGE_BYTES, spawn_request.MOST_DESCRIPTORS)
     if not message:
         end.close()
     elif not descriptors:
@@ -172,7 +172,7 @@ def _answer(job: _Job, end: socket.socket, meeting: Meeting) -> None:
     else:
         request = pickle.loads(Files(job.folder).request(int(message)).read_bytes())
         done, *passed = descriptors
-        job.run(request, spawned.loader(request, passed), inherits_random=False)
+        job.run(request, spawn_request.loader(request, passed), inherits_random=False)
         os.write(done, b".")
         for descriptor in descriptors:
             os.close(descriptor)
@@ -204,19 +204,19 @@ def _be_script(parent: int, job: _Job, end: socket.socket, printed: Path) -> Non
 
 def _end_script(script: int, job: _Job) -> None:
     """Its job has been interrupted. Where the command has been as well, nothing is left to do."""
-    lost = saying.lost()
+    lost = terminal.lost()
     if lost is not None:
         Files(job.folder).lost_output().write_text(str(lost.number))
         os.kill(script, signal.SIGKILL)
 
 
 def _install(job: _Job, end: socket.socket) -> None:
-    from lockstep.virtual import joining, spawning
+    from lockstep.virtual import process_ranks, spawn
 
     def start(request: Request, how: Start, fn: Callable[..., Any], args: tuple[Any, ...], descriptors: list[int],
               done: int) -> None:
         if how is Start.SPAWN:
-            spawning.send(end, request, job.folder, [done, *descriptors])
+            spawn.send(end, request, job.folder, [done, *descriptors])
             return
         sys.stdout.flush()
         sys.stderr.flush()
@@ -227,7 +227,7 @@ def _install(job: _Job, end: socket.socket) -> None:
                 end.close()
                 job.run(request, lambda: (fn, args), inherits_random=True)
                 os.write(done, b".")
-            except (KeyboardInterrupt, saying.OutputLost):
+            except (KeyboardInterrupt, terminal.OutputLost):
                 _end_script(parent, job)
             except BaseException:
                 import traceback
@@ -235,5 +235,5 @@ def _install(job: _Job, end: socket.socket) -> None:
             finally:
                 os._exit(0)
 
-    spawning.install(start, job.folder)
-    joining.install(end, job.folder, job.seed, job.given.device.of_script())
+    spawn.install(start, job.folder)
+    process_ranks.install(end, job.folder, job.seed, job.given.device.of_script())
