@@ -70,7 +70,7 @@ PyMethodDef method(const char* name) {
   return {name, reinterpret_cast<PyCFunction>(function), METH_FASTCALL, nullptr};
 }
 
-/// What optimizers, losses, hooks and words of a program say (pen_words.cc).
+/// What optimizers, losses, hooks and annotations say (pen_calls.cc).
 std::vector<PyMethodDef> word_methods();
 
 }  // namespace lockstep::python

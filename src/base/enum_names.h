@@ -58,7 +58,7 @@ constexpr auto every() {
 
 /// The value with exactly this word; nothing for any other.
 template <NamedEnum E>
-constexpr std::optional<E> parse_word(std::string_view word) {
+constexpr std::optional<E> parse_enum(std::string_view word) {
   const auto found = std::ranges::find(kEnumNames<E>, word);
   if (found == kEnumNames<E>.end()) return std::nullopt;
   return static_cast<E>(found - kEnumNames<E>.begin());

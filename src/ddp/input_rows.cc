@@ -29,8 +29,13 @@ void InputRows::record(const Variable& input) {
 }
 
 void InputRows::record_target(const Tensor& target) {
-  if (target_.is_full() || !wants(target) || !is_floating(target.dtype())) return;
-  if (target.n_elems() == target.size(0)) return;  // Single numbers may be alike on all ranks.
+  if (target_.is_full() || !wants(target)) return;
+  const bool is_number = target.n_elems() == target.size(0);
+  const bool is_label = is_number && !is_floating(target.dtype());
+  // Labels and single numbers may be alike on all ranks; places among rows that the loss gathers may not.
+  const ExchangeWatch* const watch = target.runtime().exchanges();
+  const bool gathers = watch != nullptr && !watch->idle();
+  if (is_label ? !gathers : is_number || !is_floating(target.dtype())) return;
   target_.name = recorder_->names().intern(kTargetArgument);
   record(target_, target);
 }

@@ -129,8 +129,10 @@ void Contributions::observe(const Event& event,
 void Contributions::on_loss(const LossEvent& loss, Window& window) {
   if (!loss.grad) return;
   window.from_mean = window.from_mean || starts_from_mean(loss);
-  window.n_terms = loss.denominator;
-  const bool divided = loss.reduction == LossReduction::kGiven && loss.n_terms > 0;
+  const bool given = loss.reduction == LossReduction::kGiven;
+  const bool divided = given && loss.n_terms > 0;
+  // A number that divides one summand of the loss says nothing of the others.
+  window.n_terms = given && !divided ? 0.0 : loss.denominator;
   window.divisor = divided ? loss.denominator / static_cast<double>(loss.n_terms) : 1.0;
 }
 

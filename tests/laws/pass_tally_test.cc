@@ -89,5 +89,41 @@ TEST(PassTallyTest, RanksThatDrawDifferentNumbersAreThoseOfTheSmallerPart) {
   EXPECT_EQ(finding->cause, Cause::kUnevenBatches);
 }
 
+/// Four ranks in pairs, each pair with one half of four samples: the stages of two pipelines.
+PassTally pairs(std::int64_t n_replicas = 2) {
+  PassTally tally;
+  tally.n_ranks = 4;
+  for (const std::int32_t rank : {0, 1, 2, 3}) {
+    tally.declared[rank] = {
+        .dataset_size = 4, .n_replicas = n_replicas, .per_rank = 2, .pads = false};
+    tally.add({.rank = rank, .ids = {rank / 2, 2 + rank / 2}});
+  }
+  return tally;
+}
+
+TEST(PassTallyTest, RanksThatComputeOneReplicaTogetherReadOneShare) {
+  PassTally tally = pairs();
+  EXPECT_TRUE(tally.wrong_counts(false).has_value());
+  tally.keep_one_reader_per_share();
+  EXPECT_EQ(tally.n_ranks, 2);
+  EXPECT_EQ(tally.surplus(), 0);
+  EXPECT_TRUE(tally.is_complete());
+  EXPECT_FALSE(tally.wrong_counts(false).has_value());
+}
+
+TEST(PassTallyTest, EveryRankIsKeptWhereSharesAreNotCopiedEvenly) {
+  PassTally uneven = pairs();
+  uneven.by_rank[3] = {0, 2};
+  uneven.keep_one_reader_per_share();
+  EXPECT_EQ(uneven.n_ranks, 4) << "three ranks read one share";
+  PassTally undeclared = pairs(4);
+  undeclared.keep_one_reader_per_share();
+  EXPECT_EQ(undeclared.n_ranks, 4) << "the sampler divides among all ranks";
+  PassTally whole = pairs(1);
+  for (auto& [rank, ids] : whole.by_rank) ids = {0, 1, 2, 3};
+  whole.keep_one_reader_per_share();
+  EXPECT_EQ(whole.n_ranks, 4) << "nothing is divided";
+}
+
 }  // namespace
 }  // namespace lockstep::laws

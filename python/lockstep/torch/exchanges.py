@@ -41,6 +41,7 @@ _EXCHANGES = frozenset((CollectiveOp.ALL_REDUCE, CollectiveOp.ALL_GATHER, Collec
 _JOINERS = ("CatBackward0", "StackBackward0")
 # Functions of PyTorch's own: what their forwards exchange, their backwards do; or, it is the program's
 # code that runs inside them.
+_DIFFERENTIABLE = "/torch/distributed/nn/functional.py"  # They return what they do, and leave what they are given as it is.
 _MAKERS = ("distributed_c10d.py", "_functional_collectives.py")
 _OWN = ("/torch/nn/", "/torch/utils/", "/torch/_functorch/", "/torch/_dynamo/")
 
@@ -99,6 +100,27 @@ def _divides(code: CodeType) -> bool:
                for step in dis.get_instructions(code))
 
 
+def _drops_result(frame: FrameType | None) -> bool:
+    """Whether the program calls one of PyTorch's differentiable collectives as a statement, and so never reads what it returns."""
+    inside = False
+    for _ in range(MOST_FRAMES):
+        if frame is None:
+            break
+        if frame.f_code.co_filename.endswith(_DIFFERENTIABLE):
+            inside = True
+        elif inside and "/torch/" not in frame.f_code.co_filename:
+            return _is_statement(frame.f_code, frame.f_lasti)
+        frame = frame.f_back
+    return False
+
+
+@cache
+def _is_statement(code: CodeType, offset: int) -> bool:
+    """Whether the value of the call at this place of the code is thrown away."""
+    after = (step for step in dis.get_instructions(code) if step.offset > offset)  # A call may take several places.
+    return next(after).opname == "POP_TOP"
+
+
 def _is_of_program(frame: FrameType | None) -> bool:
     """Whether code of the program, or of a function of autograd, makes a call in a backward: the reducer
     and its hooks make others."""
@@ -146,6 +168,9 @@ class Exchanges:
                 self._answer(call)
             return
         if call.op not in _EXCHANGES or len(self.open) >= MOST_OPEN or not call.inputs:
+            return
+        if _drops_result(call.frame):
+            self._write_dropped(call)
             return
         join, place = self._joined(call)
         if place < 0:
@@ -303,7 +328,13 @@ class Exchanges:
         if self.recorder.pen is not None:
             self.recorder.pen.exchange(
                 exchange.wrapper, exchange.call, exchange.reduce, exchange.group, exchange.seq, exchange.size,
-                exchange.step, exchange.site, exchange.join, exchange.answered, scaled, exchange.digest)
+                exchange.step, exchange.site, exchange.join, exchange.answered, scaled, exchange.digest, False)
+
+    def _write_dropped(self, call: Call) -> None:
+        if self.recorder.pen is not None:
+            self.recorder.pen.exchange(
+                self.recorder.current.wrapper, call.op.name.lower(), call.reduce, call.calls.number, call.seq, call.calls.size,
+                self.recorder.current.opt, call.site, ExchangeJoin.FUNCTION, False, False, 0, True)
 
 
 def _puts_own_rows(exchange: _Exchange, node: Any, edges: list[Any], at: list[int]) -> bool:

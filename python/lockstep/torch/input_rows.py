@@ -40,7 +40,11 @@ class InputRows:
     def write_target(self, node: Any) -> None:
         """Of the loss that ends with this node, before its backward. Labels and single numbers may be alike on all ranks."""
         target = getattr(node, "_saved_target", None) if self._trains and self._open else None
-        if isinstance(target, torch.Tensor) and target.is_floating_point() and target.dim() > 0 and target.numel() > len(target):
+        if not isinstance(target, torch.Tensor) or target.dim() == 0:
+            return
+        is_real, is_number = target.is_floating_point(), target.numel() == len(target)
+        exchanges = self._recorder.exchanges  # Places among rows that the loss has gathered are not alike on all ranks.
+        if is_number and not is_real and exchanges is not None and exchanges.open or is_real and not is_number:
             self._write(TARGET, target)
 
     def _wants(self, name: str) -> bool:

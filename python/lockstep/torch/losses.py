@@ -23,6 +23,8 @@ _LOSSES = {"MseLossBackward0": "mse_loss", "L1LossBackward0": "l1_loss",
 MOST_WEIGHTED = 2  # Losses of a wrapper whose weights are read, which a GPU has to be waited for.
 MOST_GRAPHS = 4  # Losses of a wrapper whose graphs are walked through,
 MOST_NODES = 20_000  # as far as they are no larger.
+MOST_SUMMANDS = 32  # Of a loss, of which one may be a sum divided by a number.
+_SUMS = ("SumBackward0", "SumBackward1")
 _BACKWARD = re.compile(r"Backward\d*$")
 # As nodes of PyTorch's own losses have them.
 _REDUCTIONS: dict[Any, LossReduction] = {1: LossReduction.MEAN, 2: LossReduction.SUM}
@@ -62,6 +64,37 @@ def undivided(node: Any) -> tuple[Any, float]:
     if not isinstance(divisor, torch.Tensor) or divisor.numel() != 1 or divisor.device.type != "cpu":
         return node, 1.0
     return node.next_functions[0][0], float(divisor)
+
+
+def _weighed(node: Any) -> Any:
+    """What is multiplied by a number; None where two things that gradients go to are multiplied."""
+    edges = [child for child, _ in node.next_functions if child is not None]
+    return edges[0] if len(edges) == 1 else None
+
+
+def divisor_of_a_sum(root: Any) -> float:
+    """The number by which the program divided one summand of a loss, itself a sum of many terms, such as `5 * l1.sum() / n_boxes`;
+    0: there is no such summand. It is the first one from the left."""
+    waiting, n_seen = [root], 0
+    while waiting and n_seen < MOST_SUMMANDS:
+        node = waiting.pop()
+        n_seen += 1
+        name = type(node).__name__
+        if name == "AddBackward0":
+            waiting += [child for child, _ in reversed(node.next_functions) if child is not None]
+            continue
+        if name == "MulBackward0":
+            waiting += [child for child in (_weighed(node),) if child is not None]
+            continue
+        whole, divisor = undivided(node)
+        if whole is node:
+            continue
+        if type(whole).__name__ == "MulBackward0":
+            whole = _weighed(whole)
+        is_sum = type(whole).__name__ in _SUMS or _REDUCTIONS.get(getattr(whole, "_saved_reduction", -1)) is LossReduction.SUM
+        if is_sum and divisor > 0.0:
+            return divisor
+    return 0.0
 
 
 def unscaled(root: torch.Tensor) -> Any:
@@ -107,6 +140,8 @@ def write_loss(recorder: Recorder, roots: Any, seeded: bool) -> None:
     if divisor > 1.0 and not seeded:
         n_terms = int(denominator_of(mean, _REDUCTIONS.get(getattr(mean, "_saved_reduction", -1), LossReduction.GIVEN)))
         denominator = n_terms * divisor
+    if denominator == 0.0 and reduction is LossReduction.GIVEN and not seeded:
+        denominator = divisor_of_a_sum(node)
     wrapper = recorder.current.wrapper
     if wrapper in recorder.input_rows:
         recorder.input_rows[wrapper].write_target(mean)

@@ -223,6 +223,10 @@ ROWS = {
     "stays_in_evaluation": Row(None, advice="A-stays-in-evaluation"),
     # DDP promises no more, and ranks may be meant to count alike.
     "tokens_weigh_unequally": Row(None, advice="A-uneven-means"),
+    "boxes_per_rank": Row(None, advice="A-uneven-means"),
+    # Targets may be classes.
+    "labels_not_offset": Row(None, advice="A-targets-not-offset"),
+    "sum_dropped": Row(Expected("single-process-equal", "collective-result-dropped", 0, (0, 1), field="all_reduce")),
     # Ranks may train different tasks.
     "summed_on_one_rank": Row(None, ranks=3, advice="A-losses-differ"),
     "two_comm_cycle": Row(Expected("progress", "two-comm-cycle")),

@@ -26,9 +26,14 @@ std::string with_split(NameId split, const NameTable& names, std::string text) {
 void DataRead::on_event(const Event& event) {
   if (const auto* wrap = std::get_if<WrapEvent>(&event.body))
     return wrappers_.on_wrap(event, *wrap);
-  if (const auto* input = std::get_if<InputEvent>(&event.body))
+  if (const auto* input = std::get_if<InputEvent>(&event.body)) {
+    sample_rows_.on_input(event, *input);
     return shared_rows_.add(event, *input);
+  }
+  if (const auto* epoch = std::get_if<EpochEvent>(&event.body))
+    return sample_rows_.on_epoch(event, *epoch);
   if (const auto* samples = std::get_if<SampleEvent>(&event.body)) {
+    sample_rows_.on_samples(event, *samples);
     shared_rows_.add_source({event.at.attempt, samples->split});
     return on_samples(event, *samples);
   }
@@ -265,6 +270,8 @@ std::vector<Advice> DataRead::advice(const Worlds& worlds, const NameTable& name
   std::ranges::move(shared_rows_.advice(wrappers_, worlds, names), std::back_inserter(advice));
   if (std::optional<Advice> divided_twice = held_.advice(names))
     advice.push_back(*std::move(divided_twice));
+  else if (std::optional<Advice> differ = sample_rows_.advice(wrappers_, worlds))
+    advice.push_back(*std::move(differ));
   if (std::optional<Advice> numbered_apart = numberings_.advice(names))
     advice.push_back(*std::move(numbered_apart));
   for (const auto& [place, by_rank] : batches_) {

@@ -9,6 +9,7 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/finding.h"
+#include "lockstep/laws/rules/detail/rows/sample_rows.h"
 #include "lockstep/laws/rules/detail/rows/shared_rows.h"
 #include "lockstep/laws/rules/detail/samples/batch_repeats.h"
 #include "lockstep/laws/rules/detail/samples/divided_rows.h"
@@ -87,6 +88,7 @@ class DataRead {
 
   Wrappers wrappers_;
   LaterPasses later_;
+  SampleRows sample_rows_;
   HeldSets held_;
   DividedRows rows_;
   Numberings numberings_;

@@ -40,8 +40,7 @@ bool is_half_of_squares(const LossEvent& loss, const NameTable& names) {
 }  // namespace
 
 bool DividedLosses::reads(const Event& event, const LossEvent& loss) const {
-  return loss.grad && event.at.wrapper >= 0 &&
-         (has_known_divisor(loss) || counts_.contains(wrapper_of(event.at)));
+  return loss.grad && event.at.wrapper >= 0 && (has_known_divisor(loss) || !counts_.empty());
 }
 
 void DividedLosses::on_loss(const Event& event,
@@ -50,6 +49,8 @@ void DividedLosses::on_loss(const Event& event,
                             const Averaged& averaged) {
   if (!reads(event, loss)) return;
   const auto [n_averaged, names] = averaged;
+  note_elsewhere(wrapper_of(event.at), loss, who);
+  if (!has_known_divisor(loss) && !counts_.contains(wrapper_of(event.at))) return;
   std::map<std::int32_t, Count>& by_rank = counts_[wrapper_of(event.at)];
   const double by_all = static_cast<double>(loss.n_terms) * n_averaged;
   const bool divided = has_known_divisor(loss) && n_averaged > 1 && loss.denominator == by_all &&
@@ -62,6 +63,18 @@ void DividedLosses::on_loss(const Event& event,
   }
 }
 
+// One backward may start from the sum of several wrappers' losses, and a factor of one summand is its weight. A loss is
+// called first, and may be divided after that.
+void DividedLosses::note_elsewhere(WrapperKey wrapper, const LossEvent& loss, RankRange who) {
+  const std::int32_t undivided = !has_known_divisor(loss) ? 1 : is_of_backward(loss) ? -1 : 0;
+  for (auto& [other, by_rank] : counts_) {
+    if (other == wrapper || other.attempt != wrapper.attempt) continue;
+    for (auto& [rank, count] : by_rank) {
+      if (rank >= who.first && rank < who.first + who.n) count.n_undivided_elsewhere += undivided;
+    }
+  }
+}
+
 void DividedLosses::on_step(const Event& event, RankRange who, bool as_it_is) {
   const auto known = counts_.find(wrapper_of(event.at));
   if (known == counts_.end()) return;
@@ -69,9 +82,10 @@ void DividedLosses::on_step(const Event& event, RankRange who, bool as_it_is) {
     if (rank < who.first || rank >= who.first + who.n) continue;
     ++count.n_steps;
     const std::int32_t n_losses = std::max(count.n_called, count.n_started);
-    const bool all = count.n_divided > 0 && count.n_divided >= n_losses;
+    const bool all =
+        count.n_divided > 0 && count.n_divided >= n_losses && count.n_undivided_elsewhere <= 0;
     if (all && as_it_is && n_losses != count.n_ranks) ++count.n_divided_steps;
-    count.n_called = count.n_started = count.n_divided = 0;
+    count.n_called = count.n_started = count.n_divided = count.n_undivided_elsewhere = 0;
   }
 }
 

@@ -104,6 +104,15 @@ class EpochReshuffled final : public Law {
     bool otherwise = false;  ///< Others came that were not.
   };
 
+  /// How the keys of one rank's passes follow one another, where each is a seed plus an epoch. A job that is resumed
+  /// before epoch 3 and calls set_epoch() after each pass only reads epochs 0, 4, 5, ...: its first pass repeats the
+  /// order of epoch 0.
+  struct Advance {
+    std::int64_t n_next = 0;   ///< Passes whose key is one more than that of the pass before,
+    std::int64_t n_other = 0;  ///< and those where it is another one, but for the second pass:
+    std::uint64_t first = 0;   ///< by how much it was more there; 0: by one, or not at all.
+  };
+
   struct Repeat {
     std::int32_t epoch = 0;
     std::int32_t step = 0;
@@ -120,9 +129,13 @@ class EpochReshuffled final : public Law {
     const auto [known, is_first] = last_.try_emplace(place, now);
     if (is_first) return;
     const LastEpoch before = known->second;
-    now.nth = before.nth + 1;
+    const bool begins_again =
+        now.epoch < before.epoch;  // By another sampler, as where a job is resumed.
+    now.nth = begins_again ? 0 : before.nth + 1;
     known->second = now;
+    if (begins_again) return;
     note_name(place, before, now);
+    if (is_ours(names.text(epoch.sampler))) note_advance(advances_[place], before, now);
     if (before.epoch == now.epoch) return;  // Begun again, not the next one.
     const bool keyed = is_ours(names.text(epoch.sampler));
     const bool comparable = epoch.dataset_size >= kOrdersMeanSomething;
@@ -149,7 +162,35 @@ class EpochReshuffled final : public Law {
     found->second.otherwise = found->second.otherwise || !is_next;
   }
 
+  static void note_advance(Advance& advance, const LastEpoch& before, const LastEpoch& now) {
+    constexpr std::uint64_t kMostEpochs = 1U << 20U;  // Others are keys of other seeds.
+    const std::uint64_t by = now.generator_key - before.generator_key;
+    if (by == 0) return;
+    if (by == 1) {
+      ++advance.n_next;
+    } else if (now.nth == 1 && advance.first == 0 && by < kMostEpochs) {
+      advance.first = by;
+    } else {
+      ++advance.n_other;
+    }
+  }
+
+  void add_resumed_advice(LawResult& result) const {
+    for (const auto& [place, advance] : advances_) {
+      if (advance.first == 0 || advance.n_next == 0 || advance.n_other > 0) continue;
+      result.advice.push_back(
+          {"A-epoch-set-late",
+           "a training reads the order of epoch 0 in its first pass and that of epoch " +
+               std::to_string(advance.first) +
+               " in its second. A resumed job that calls set_epoch(epoch) only after a pass "
+               "repeats "
+               "the order of epoch 0 in the first one: call it before each pass"});
+      return;
+    }
+  }
+
   void add_advice(LawResult& result) const {
+    add_resumed_advice(result);
     for (const auto& [place, late] : late_) {
       if (!late.goes_on || late.otherwise) continue;
       const std::string epoch = std::to_string(late.epoch);
@@ -213,6 +254,7 @@ class EpochReshuffled final : public Law {
   std::map<Key, Ballot> ballots_;
   std::map<Place, LastEpoch> last_;
   std::map<Place, Late> late_;
+  std::map<Place, Advance> advances_;
   std::map<std::pair<std::int32_t, NameId>, Repeat> repeats_;
   std::set<std::pair<std::int32_t, NameId>> reported_;
   std::vector<Finding> findings_;

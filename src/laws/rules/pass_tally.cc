@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,27 @@ void PassTally::add(const Consumed& consumed) {
   std::vector<std::int64_t>& of_rank = by_rank[consumed.rank];
   of_rank.insert(of_rank.end(), consumed.ids.begin(), consumed.ids.end());
   for (const std::int64_t id : consumed.ids) ++counts[id];
+}
+
+void PassTally::keep_one_reader_per_share() {
+  std::map<std::vector<std::int64_t>, std::vector<std::int32_t>> by_share;
+  for (const auto& [rank, ids] : by_rank) by_share[ids].push_back(rank);
+  const auto n_shares = std::ssize(by_share);
+  if (n_shares < 2 || n_shares == n_ranks || n_ranks % n_shares != 0) return;
+  const bool is_copied = std::ranges::all_of(
+      by_share, [&](const auto& share) { return std::ssize(share.second) * n_shares == n_ranks; });
+  const bool is_declared = std::ranges::all_of(
+      declared, [&](const auto& own) { return own.second.n_replicas == n_shares; });
+  if (!is_copied || !is_declared) return;
+  counts.clear();
+  for (const auto& [ids, ranks] : by_share) {
+    for (const std::int64_t id : ids) ++counts[id];
+    for (const std::int32_t rank : std::span(ranks).subspan(1)) {
+      by_rank.erase(rank);
+      declared.erase(rank);
+    }
+  }
+  n_ranks = static_cast<std::int32_t>(n_shares);
 }
 
 std::int64_t PassTally::surplus() const {

@@ -181,7 +181,8 @@ class SamplesCovered final : public Law {
 
   void judge_part(const PassKey& key, const Pass& pass, const NameTable& names, bool finished) {
     const bool train = is_train_split(names.text(key.split));
-    const PassTally tally = tally_of(pass, train);
+    PassTally tally = tally_of(pass, train);
+    if (!groups_.averages_all(tally.attempt)) tally.keep_one_reader_per_share();
     if (tally.declared.empty() || tally.counts.empty()) return;
     const EpochEvent& declared = tally.declared.begin()->second;
     const auto sampler = parse_enum<KnownSampler>(names.text(declared.sampler));

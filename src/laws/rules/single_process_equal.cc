@@ -11,6 +11,7 @@
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/report.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/losses/positional_targets.h"
 
 namespace lockstep::laws {
 
@@ -44,7 +45,9 @@ class SingleProcessEqual final : public Law {
 
   const LawInfo& info() const override { return *find_law(kSingleProcessEqual); }
 
-  EventKinds reads() const override { return kinds_of<ExchangeEvent, WrapEvent>(); }
+  EventKinds reads() const override {
+    return kinds_of<ExchangeEvent, InputEvent, LossEvent, WrapEvent>();
+  }
 
   void require(RecordOptions& options) const override {
     options.touches = options.exchanges = true;
@@ -54,7 +57,14 @@ class SingleProcessEqual final : public Law {
     if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
       return wrappers_.on_wrap(event, *wrap);
     }
+    if (const auto* input = std::get_if<InputEvent>(&event.body)) {
+      return targets_.on_input(event, *input, names);
+    }
+    if (const auto* loss = std::get_if<LossEvent>(&event.body)) {
+      return targets_.on_loss(event, *loss);
+    }
     const auto* exchange = std::get_if<ExchangeEvent>(&event.body);
+    if (exchange != nullptr) targets_.on_exchange(event, *exchange);
     if (exchange == nullptr || !is_averaged(event, *exchange)) return;
     const Key key{event.at.attempt, exchange->group, exchange->seq};
     std::vector<Share>& shares = open_[key];
@@ -65,13 +75,24 @@ class SingleProcessEqual final : public Law {
     }
   }
 
+  // Most programs gather nothing in their losses: then no rule needs their inputs and losses.
+  void on_cohort(const CohortEvent& event, const NameTable& names) override {
+    const auto& body = event.first->body;
+    const bool of_targets =
+        std::holds_alternative<InputEvent>(body) || std::holds_alternative<LossEvent>(body);
+    if (!of_targets || targets_.active()) Law::on_cohort(event, names);
+  }
+
   LawResult finish(const NameTable& names) override {
     for (auto& [key, shares] : open_) judge(key, shares, names);
     open_.clear();
-    return conclude(kSingleProcessEqual,
-                    std::move(findings_),
-                    n_checked_,
-                    "a companion run of one process (a scenario), or a collective inside a loss");
+    LawResult result =
+        conclude(kSingleProcessEqual,
+                 std::move(findings_),
+                 n_checked_,
+                 "a companion run of one process (a scenario), or a collective inside a loss");
+    result.advice = targets_.advice(wrappers_);
+    return result;
   }
 
  private:
@@ -201,6 +222,7 @@ class SingleProcessEqual final : public Law {
   }
 
   Wrappers wrappers_;
+  PositionalTargets targets_;
   std::map<Key, std::vector<Share>> open_;
   std::set<std::tuple<std::int32_t, NameId, Flaw>> reported_;
   std::vector<Finding> findings_;

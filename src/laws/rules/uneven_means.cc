@@ -14,8 +14,8 @@ constexpr double kUneven = 1.1;  // Times as many terms: a tenth more or less is
 }  // namespace
 
 bool UnevenMeans::is_read(const LossEvent& loss) {
-  return loss.grad && loss.reduction == LossReduction::kMean && loss.n_terms == 0 &&
-         loss.denominator > 0.0;
+  const bool is_mean = loss.reduction != LossReduction::kSum && loss.n_terms == 0;
+  return loss.grad && is_mean && loss.denominator > 0.0;
 }
 
 void UnevenMeans::on_loss(const Event& event, const LossEvent& loss, std::int32_t n_averaged) {

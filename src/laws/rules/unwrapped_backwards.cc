@@ -10,8 +10,9 @@ namespace lockstep::laws {
 
 namespace {
 
-constexpr std::int64_t kFewestSums = 2;   // Steps, and sums that a rank takes part in.
-constexpr std::size_t kEnoughLosses = 4;  // Losses that show what a rank reads.
+constexpr std::int64_t kFewestSums = 2;       // Steps, and sums that a rank takes part in.
+constexpr std::int64_t kFewestElements = 16;  // Of a sum, on average: losses and counts have fewer.
+constexpr std::size_t kEnoughLosses = 4;      // Losses that show what a rank reads.
 
 bool gives(CollectiveOp op) {
   return op == CollectiveOp::kBroadcast || op == CollectiveOp::kRecv ||
@@ -119,6 +120,14 @@ bool UnwrappedBackwards::all_have(const Attempt& attempt, std::int64_t Elements:
   });
 }
 
+bool UnwrappedBackwards::adds_up_tensors(const Attempt& attempt) {
+  return all_have(attempt, &Elements::n_sums) &&
+         std::ranges::all_of(attempt.compute, [&](Rank rank) {
+           const Elements& elements = attempt.idle.at(rank);
+           return elements.summed >= kFewestElements * elements.n_sums;
+         });
+}
+
 // An average over all ranks is of what each of them has read: ranks that share out the computation itself add.
 bool UnwrappedBackwards::reads_alike(const Attempt& attempt) {
   if (!all_have(attempt, &Elements::n_averaged)) return false;
@@ -151,6 +160,14 @@ Advice UnwrappedBackwards::unchecked(const Attempt& attempt) {
                 " compute gradients and add up within groups of some of the ranks, as programs do "
                 "that share out a model, or average in stages: calls, losses and what a sampler "
                 "divides were checked; what is averaged within a group was not",
+            AdviceSubject::kChecks};
+  }
+  if (adds_up_tensors(attempt)) {
+    return {"A-not-followed",
+            computing +
+                " compute gradients and all-reduce tensors, but neither a wrapped model nor a loop "
+                "that averages gradients was recognised. Collectives, losses and sharded samplers "
+                "were checked; gradients and parameters were not",
             AdviceSubject::kChecks};
   }
   return {"A-nothing-wrapped",

@@ -3,6 +3,8 @@
 #include <numeric>
 #include <span>
 
+#include "lockstep/comm.h"
+#include "lockstep/data.h"
 #include "lockstep/ddp.h"
 #include "lockstep/optim.h"
 #include "lockstep/random/normal.h"
@@ -37,6 +39,18 @@ Samples every(const Samples& samples, std::int64_t n, std::int64_t first) {
   for (std::int64_t i = first; i < std::ssize(samples); i += n)
     own.push_back(samples[static_cast<std::size_t>(i)]);
   return own;
+}
+
+/// The rows of a data set with these numbers.
+Tensor picked(RankContext& rank, const Tensor& all, std::span<const std::int64_t> ids) {
+  const Tensor x = Tensor::empty(rank.runtime(), {std::ssize(ids), kColumns}, DType::kF32);
+  auto out = x.write_span<float>().begin();
+  for (const std::int64_t id : ids) {
+    const auto row = all.read_span<float>().subspan(static_cast<std::size_t>(id * kColumns),
+                                                    static_cast<std::size_t>(kColumns));
+    out = std::ranges::copy(row, out).out;
+  }
+  return x;
 }
 
 /// A pass over these samples of a data set that is the same on every rank: each is to have the sum of its row.
@@ -99,6 +113,48 @@ void noise_of_one_seed(RankContext& rank, Form form) {
   }
 }
 
+// Each rank has read its part of the files, and a sampler divides that part among the ranks once more.
+void sharded_twice(RankContext& rank, Form form) {
+  Generator init(1);
+  Mlp model(rank.runtime(), init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  Generator of_data(form.fixed ? 3 : seed_of(rank));  // Repaired, each rank reads all files.
+  const Tensor held = drawn(rank, of_data, kSize);
+  data::DistributedSampler sampler(rank, {.size = kSize});
+  std::vector<std::int64_t> own;
+  for (std::int64_t epoch = 0; epoch < 4; ++epoch) {
+    sampler.set_epoch(epoch);
+    sampler.indices(own);
+    for (std::size_t first = 0; first < own.size(); first += kBatch) {
+      const Tensor x = picked(rank, held, std::span(own).subspan(first, kBatch));
+      const Tensor y = Tensor::full(rank.runtime(), {kBatch, 1}, DType::kF32, 1.0);
+      train_step(ddp, optimizer, {Variable(x), y});
+    }
+  }
+}
+
+// Scores of a rank's rows against those of all ranks: the partner of row i of rank r is row r * kBatch + i.
+void labels_not_offset(RankContext& rank, Form form) {
+  Generator init(1);
+  nn::Linear tower(rank.runtime(), kColumns, 16, init);
+  DistributedDataParallel ddp(tower, rank.world());
+  optim::Sgd optimizer(tower.parameters(), {.lr = 0.25});
+  Generator of_rows(seed_of(rank));
+  const Tensor labels = Tensor::empty(rank.runtime(), {kBatch}, DType::kI64);
+  for (std::int64_t i = 0; i < kBatch; ++i) {
+    labels.write_span<std::int64_t>()[static_cast<std::size_t>(i)] =
+        i + (form.fixed ? rank.rank() * kBatch : 0);
+  }
+  for (int step = 0; step < 40; ++step) {
+    const Tensor x = drawn(rank, of_rows, kBatch);
+    const Variable own = ddp(Variable(x));
+    optimizer.zero_grad();
+    cross_entropy(linear(own, all_gather(own, rank.world()), Variable()), labels).backward();
+    optimizer.step();
+  }
+}
+
 }  // namespace
 
 std::vector<Bug> input_bugs() {
@@ -113,6 +169,12 @@ std::vector<Bug> input_bugs() {
       {.id = "noise-of-one-seed",
        .program = noise_of_one_seed,
        .expected = {.law = "A-same-inputs", .says = "the targets of the loss of wrapper 0"}},
+      {.id = "sharded-twice",
+       .program = sharded_twice,
+       .expected = {.law = "A-samples-differ", .says = "a sample is another row on each rank"}},
+      {.id = "labels-not-offset",
+       .program = labels_not_offset,
+       .expected = {.law = "A-targets-not-offset", .says = "gathered from all 2 ranks"}},
   };
 }
 

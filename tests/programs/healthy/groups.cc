@@ -6,6 +6,7 @@
 #include <string>
 
 #include "lockstep/comm.h"
+#include "lockstep/data.h"
 #include "lockstep/ddp.h"
 #include "lockstep/optim.h"
 
@@ -54,6 +55,45 @@ void group_of_some_ranks(RankContext& rank) {
   for (std::int64_t step = 0; step < 2; ++step) {
     const double loss = train_step(ddp, optimizer, batch_of(rank, step));
     if (group != nullptr && summed(*group, loss) < 0.0) rank.host().log("negative");
+  }
+}
+
+// Two pipelines of two ranks: both stages of a pipeline read its share, and each stage averages with that of the other one.
+void stages_of_two_pipelines(RankContext& rank) {
+  const std::int32_t stage = rank.rank() % 2;
+  std::unique_ptr<ProcessGroup> replicas;
+  for (const std::int32_t which : {0, 1}) {
+    const std::array<std::int32_t, 2> members = {which, which + 2};
+    std::unique_ptr<ProcessGroup> group = new_group(rank.world(), members);
+    if (stage == which) replicas = std::move(group);
+  }
+  Generator init(static_cast<std::uint64_t>(1 + stage));
+  nn::Linear model(rank.runtime(), 4, 4, init);
+  optim::Sgd optimizer(model.parameters(), kSgd);
+  data::DistributedSampler sampler(
+      rank, {.size = 32, .replicas = 2, .rank = static_cast<std::int64_t>(rank.rank() / 2)});
+  std::vector<std::int64_t> ids;
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+    sampler.set_epoch(epoch);
+    sampler.indices(ids);
+    optimizer.zero_grad();
+    const Batch batch = batch_of(rank, epoch);
+    if (stage == 0) {
+      const Variable out = model(batch.x);
+      rank.world().send(Memory::of(out.data()), rank.rank() + 1).wait_or_throw();
+      const Tensor gradient = Tensor::empty_like(out.data());
+      rank.world().recv(Memory::of(gradient), rank.rank() + 1).wait_or_throw();
+      sum(mul(out, Variable(gradient))).backward();
+    } else {
+      const Tensor received = Tensor::empty_like(batch.x.data());
+      rank.world().recv(Memory::of(received), rank.rank() - 1).wait_or_throw();
+      const Variable in(received, true);
+      mse_loss(model(in), batch.x.data()).backward();
+      rank.world().send(Memory::of(in.grad()), rank.rank() - 1).wait_or_throw();
+    }
+    for (const Variable& one : model.parameters())
+      replicas->all_reduce(Memory::of(one.grad()), ReduceOp::kAvg).wait_or_throw();
+    optimizer.step();
   }
 }
 
@@ -235,6 +275,7 @@ std::vector<HealthyProgram> group_programs() {
       {.name = "WrapperOverHalfTheWorld", .ranks = 4, .program = wrapper_over_half_the_world},
       {.name = "PairsInsideTheWorld", .ranks = 4, .program = pairs_inside_the_world},
       {.name = "GroupOfSomeRanks", .ranks = 3, .program = group_of_some_ranks},
+      {.name = "StagesOfTwoPipelines", .ranks = 4, .program = stages_of_two_pipelines},
       {.name = "LocalSgd", .program = local_sgd},
       {.name = "PostLocalSgd", .ranks = 4, .program = post_local_sgd},
       {.name = "HierarchicalAveraging", .ranks = 4, .program = hierarchical_averaging},

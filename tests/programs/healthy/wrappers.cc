@@ -180,6 +180,28 @@ void batch_norm_with_broadcast(RankContext& rank) {
   for (std::int64_t step = 0; step < 3; ++step) train_step(ddp, optimizer, batch_of(rank, step));
 }
 
+// One backward from two wrappers' losses, of which one has the weight 0.25: with four ranks it is divided by their number.
+void a_quarter_of_one_loss(RankContext& rank) {
+  Generator init(1);
+  nn::Linear encoder(rank.runtime(), 4, 4, init);
+  nn::Linear decoder(rank.runtime(), 4, 4, init);
+  DistributedDataParallel ddp_encoder(encoder, rank.world());
+  DistributedDataParallel ddp_decoder(decoder, rank.world());
+  optim::Sgd of_encoder(encoder.parameters(), kSgd);
+  optim::Sgd of_decoder(decoder.parameters(), kSgd);
+  const Tensor code = Tensor::full(rank.runtime(), {4, 4}, DType::kF32, 0.5);
+  for (std::int64_t step = 0; step < 4; ++step) {
+    const Batch batch = batch_of(rank, step);
+    of_encoder.zero_grad();
+    of_decoder.zero_grad();
+    const Variable inner = ddp_encoder(batch.x);
+    const Variable commitment = mse_loss(inner, code);
+    add(mse_loss(ddp_decoder(inner), batch.x.data()), scale(commitment, 0.25)).backward();
+    of_encoder.step();
+    of_decoder.step();
+  }
+}
+
 // Statistics of the whole batch, with an empty share on one rank.
 void synchronised_batch_norm(RankContext& rank) {
   Generator init(1);
@@ -304,6 +326,7 @@ std::vector<HealthyProgram> wrapper_programs() {
       {.name = "PersonalHeads", .program = personal_heads},
       {.name = "LocalBatchNorm", .program = local_batch_norm},
       {.name = "BatchNormWithBroadcast", .program = batch_norm_with_broadcast},
+      {.name = "AQuarterOfOneLoss", .ranks = 4, .program = a_quarter_of_one_loss},
       {.name = "SynchronisedBatchNorm", .ranks = 3, .program = synchronised_batch_norm},
       {.name = "AllReduceHook", .ranks = 3, .program = all_reduce_hook},
       {.name = "HalfPrecisionHook", .program = half_precision_hook},

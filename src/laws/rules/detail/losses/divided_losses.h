@@ -40,9 +40,12 @@ class DividedLosses {
     std::int32_t n_called = 0;   ///< Loss functions since the last step,
     std::int32_t n_started = 0;  ///< losses that backward passes have started from or divided,
     std::int32_t n_divided = 0;  ///< and of them all.
+    std::int32_t n_undivided_elsewhere = 0;  ///< Since then, of other wrappers.
     std::int64_t n_steps = 0;
     std::int64_t n_divided_steps = 0;
   };
+
+  void note_elsewhere(WrapperKey wrapper, const LossEvent& loss, RankRange who);
 
   static bool is_divided(const Count& count) {
     return count.n_steps >= 2 && count.n_divided_steps == count.n_steps;

@@ -57,6 +57,7 @@ class UnwrappedBackwards {
   };
 
   static bool all_have(const Attempt& attempt, std::int64_t Elements::*calls);
+  static bool adds_up_tensors(const Attempt& attempt);
   static bool reads_alike(const Attempt& attempt);
   static Advice unchecked(const Attempt& attempt);
   static Advice same_losses(const Attempt& attempt);

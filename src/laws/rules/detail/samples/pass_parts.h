@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -44,7 +45,11 @@ class PassParts {
  public:
   void on_wrap(const Event& event, const WrapEvent& wrap, const Worlds& worlds) {
     groups_.on_wrap(event, wrap, worlds);
+    if (wrap.n_ranks >= worlds.of(event.at.attempt)) averaging_.insert(event.at.attempt);
   }
+
+  /// Whether all ranks of an attempt average gradients with one another.
+  bool averages_all(std::int32_t attempt) const { return averaging_.contains(attempt); }
 
   /// Whether some wrapper is over a part of the world.
   bool any() const { return groups_.any(); }
@@ -59,6 +64,7 @@ class PassParts {
   Dividing dividing_groups(const Pass& pass) const;
 
   DividingGroups groups_;
+  std::set<std::int32_t> averaging_;
 };
 
 }  // namespace lockstep::laws

@@ -36,6 +36,10 @@ struct PassTally {
 
   void add(const Consumed& consumed);
 
+  /// Where each share is read by as many ranks, in one order, as there are ranks per replica of the sampler: keeps one of
+  /// them. So it is where several ranks compute one replica of a model together, as the stages of a pipeline do.
+  void keep_one_reader_per_share();
+
   /// Samples that were consumed once more, each time.
   std::int64_t surplus() const;
   /// Whether every rank has consumed all that it declared.
