@@ -179,7 +179,9 @@ def report(sites: dict[int, Site], results: dict[int, str | None], dropped: int,
 
 
 def commit_of(args: argparse.Namespace) -> str:
-    return run(["git", "-C", ROOT, "rev-parse", "--short", args.commit or "HEAD"]).stdout.strip() or "(none)"
+    """The commit and its date."""
+    shown = run(["git", "-C", ROOT, "show", "--no-patch", "--format=%h (%cs)", args.commit or "HEAD"])
+    return shown.stdout.strip() or "(none)"
 
 
 def cell(text: str) -> str:

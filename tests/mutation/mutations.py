@@ -1,27 +1,27 @@
-"""Deliberate defects: (name, file, text that is there, text that replaces it).
+"""Deliberate defects: (name, file, text that is there once, text that replaces it).
 
 Each one is a mistake a developer could make. run.py applies them one at a time to a copy of the sources
-and expects the suite to fail.
+and expects the suite to fail. anchors_test.py holds that each text occurs exactly once.
 """
 
 MUTATIONS = [
     ("forget to divide",
-     "src/reducer/reducer_backward.cc",
-     "kernels.average_into_bucket(view, grad, divisor_);",
+     "src/reducer/buckets.cc",
+     "kernels.average_into_bucket(view, grad, divisor);",
      "kernels.copy(view, grad);"),
     ("divide twice",
      "src/reducer/reducer.cc",
      "divisor_(static_cast<double>(group.size())),",
      "divisor_(static_cast<double>(group.size()) * group.size()),"),
     ("forget to divide gradients that are bucket views",
-     "src/reducer/reducer_backward.cc",
-     "kernels.div_scalar(view, view, divisor_);",
+     "src/reducer/buckets.cc",
+     "kernels.div_scalar(view, view, divisor);",
      "(void)kernels;"),
     ("drop the last bucket's result",
-     "src/reducer/reducer_finalize.cc",
-     "for (Bucket& bucket : buckets_) take_result(bucket);",
+     "src/reducer/buckets.cc",
+     "for (Bucket& bucket : buckets_) take_result(bucket, use);",
      "for (Bucket& bucket : buckets_) {\n"
-     "    if (&bucket != &buckets_.back() || buckets_.size() == 1) take_result(bucket);\n"
+     "    if (&bucket != &buckets_.back() || buckets_.size() == 1) take_result(bucket, use);\n"
      "  }"),
     ("broadcast the initial weights from the last rank",
      "src/ddp/ddp.cc",
@@ -32,32 +32,36 @@ MUTATIONS = [
      "broadcast_state(0, options);",
      "(void)options;"),
     ("skip rank 1's contribution",
-     "src/reducer/reducer_backward.cc",
-     "kernels.average_into_bucket(view, grad, divisor_);",
-     "kernels.average_into_bucket(view, grad, divisor_);\n"
-     "  if (group_->rank() == 1) kernels.fill(view, 0.0);"),
+     "src/reducer/buckets.cc",
+     "kernels.average_into_bucket(view, grad, divisor);",
+     "kernels.average_into_bucket(view, grad, divisor);\n"
+     "    if (group_->rank() == 1) kernels.fill(view, 0.0);"),
     ("count rank 0 twice",
-     "src/reducer/reducer_backward.cc",
-     "kernels.average_into_bucket(view, grad, divisor_);",
-     "kernels.average_into_bucket(view, grad, group_->rank() == 0 ? divisor_ / 2 : divisor_);"),
+     "src/reducer/buckets.cc",
+     "kernels.average_into_bucket(view, grad, divisor);",
+     "kernels.average_into_bucket(view, grad, group_->rank() == 0 ? divisor / 2 : divisor);"),
     ("publish before the reduction is done",
-     "src/reducer/reducer_finalize.cc",
+     "src/reducer/buckets.cc",
      "    work.wait_or_throw();\n"
      "    bucket.lent.take_back(bucket.flat, work);",
      "    bucket.lent.take_back(bucket.flat, work);"),
     ("launch buckets as they fill, not in order",
-     "src/reducer/reducer_backward.cc",
-     "while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].n_pending == 0) {",
-     "while (next_bucket_ < buckets_.size()) {"),
+     "src/reducer/bucket_launch.cc",
+     "  for (; next_ < buckets_.size() && buckets_[next_].n_pending == 0; ++next_) {\n"
+     "    launch(buckets_[next_]);\n"
+     "  }\n",
+     "  launch(buckets_[slots_[index].bucket]);\n"
+     "  ++next_;\n"),
     ("keep every rank's own bucket order",
      "src/reducer/reducer.cc",
-     "agree_on_buckets(*group_, plan.buckets, parameters_.size(), op_options(\"ddp.rebuild\", 0));",
-     "if (group_->rank() % 2 == 1) std::reverse(plan.buckets.begin(), plan.buckets.end());"),
+     "  agree_on_buckets(\n"
+     "      *group_, plan.buckets, parameters_.size(), buckets_.op_options(\"ddp.rebuild\", 0));",
+     "  if (group_->rank() % 2 == 1) std::reverse(plan.buckets.begin(), plan.buckets.end());"),
     ("place every slice at the bucket's start",
-     "src/reducer/reducer.cc",
-     "      offset += data.n_elems();\n"
-     "      if (options_.gradient_as_bucket_view)",
-     "      if (options_.gradient_as_bucket_view)"),
+     "src/reducer/buckets.cc",
+     "    offset += data.n_elems();\n"
+     "    if (options_->gradient_as_bucket_view)",
+     "    if (options_->gradient_as_bucket_view)"),
     ("synchronise inside no_sync",
      "src/ddp/ddp.cc",
      "return group_->runtime().grad_enabled() && require_sync_;",
@@ -71,7 +75,7 @@ MUTATIONS = [
      "job.inputs[(c + n - 1 - k) % n]",
      "job.inputs[(c + k) % n]"),
     ("leave an undefined gradient's slice as it was",
-     "src/reducer/reducer_backward.cc",
+     "src/reducer/buckets.cc",
      "    kernels.fill(view, 0.0);\n"
      "    return;",
      "    return;"),
@@ -89,50 +93,50 @@ MUTATIONS = [
      "if (bucket.members.size() > 1) close("),
     ("sort rebuilt buckets, too",
      "src/reducer/bucket_plan.cc",
-     "return index_map.empty() ? sorted_by_smallest_index(plan) : plan;",
-     "return sorted_by_smallest_index(plan);"),
+     "  if (!index_map.empty()) return plan;\n",
+     ""),
     ("take the layout of the last rank",
      "src/reducer/bucket_agreement.cc",
      "group.broadcast(Memory::of(std::span(indices)), 0, options)",
      "group.broadcast(Memory::of(std::span(indices)), group.size() - 1, options)"),
     ("launch the first buckets first, not the last parameters'",
      "src/reducer/reducer.cc",
-     "std::reverse(plan.buckets.begin(), plan.buckets.end());\n"
-     "  return plan.buckets;",
-     "return plan.buckets;"),
+     "  std::reverse(plan.buckets.begin(), plan.buckets.end());\n"
+     "  return std::move(plan.buckets);",
+     "  return std::move(plan.buckets);"),
     ("rebuild with unused parameters, too",
      "src/reducer/reducer.h",
-     "return !rebuilt_ && !is_searching();",
-     "return !rebuilt_;"),
+     "return !order_.rebuilt && !is_searching();",
+     "return !order_.rebuilt;"),
     ("never rebuild",
      "src/reducer/reducer.cc",
-     "if (!should_rebuild() || ready_order_.empty()) return false;",
-     "if (ready_order_.size() + 1 > 0) return false;"),
+     "if (!should_rebuild() || order_.until_rebuild.empty()) return false;",
+     "if (order_.until_rebuild.size() + 1 > 0) return false;"),
     ("say nothing about an unfinished reduction",
      "src/reducer/reducer.cc",
-     "if (!require_finalize_) return;",
-     "if (!require_finalize_ || expect_hooks_) return;"),
+     "if (!backward_.requires_finalize) return;",
+     "if (!backward_.requires_finalize || backward_.expects_hooks) return;"),
     ("let a parameter be ready twice",
      "src/reducer/reducer_backward.cc",
-     "if (ready_[index] != 0) {",
-     "if (ready_[index] > 1) {"),
+     "if (backward_.ready[index] != 0) {",
+     "if (backward_.ready[index] > 1) {"),
     ("listen on after the reduction",
-     "src/reducer/reducer_finalize.cc",
-     "expect_hooks_ = false;\n"
-     "  require_finalize_ = false;",
-     "require_finalize_ = false;"),
+     "src/reducer/reducer_backward.cc",
+     "  backward_.expects_hooks = false;\n"
+     "  backward_.requires_finalize = false;",
+     "  backward_.requires_finalize = false;"),
     ("listen without a forward",
      "src/reducer/reducer_backward.cc",
-     "if (!expect_hooks_) return;\n"
+     "if (!backward_.expects_hooks) return;\n"
      "  if (!options_",
      "if (!options_"),
     ("forget that a parameter was used without synchronisation",
      "src/reducer/reducer_backward.cc",
-     "if (is_use_promised(index)) throw",
-     "if (false) throw"),
+     "if (!sparse && !leaf.grad().defined() && use_.is_use_promised(index, n_iterations_)) {",
+     "if (false) {"),
     ("count use without synchronisation in the old version",
      "src/reducer/reducer_backward.cc",
-     "if (options_.is_compat_113 && !expect_hooks_) return;",
+     "  if (options_.is_compat_113 && !backward_.expects_hooks) return;\n",
      ""),
     ("log a rebuild in the forward that makes it",
      "src/ddp/ddp_logging.cc",
@@ -140,79 +144,77 @@ MUTATIONS = [
      "rebuilt_ = true;"),
     ("count use in synchronising backwards only",
      "src/reducer/reducer_backward.cc",
-     "if ((first || is_searching()) && leaves_",
-     "if ((first || (is_searching() && expect_hooks_)) && leaves_"),
+     "  if (use_.count(index, n_iterations_)) return;\n"
+     "  if (!backward_.expects_hooks) return;",
+     "  if (!backward_.expects_hooks) return;\n"
+     "  if (use_.count(index, n_iterations_)) return;"),
     ("count undefined gradients as use",
-     "src/reducer/reducer_backward.cc",
-     "is_searching()) && leaves_[index].has_grad())",
-     "is_searching()))"),
+     "src/reducer/use_tracker.cc",
+     "if ((first || is_searching()) && leaves_[index].has_grad())",
+     "if (first || is_searching())"),
     ("overwrite gradients of globally unused parameters",
-     "src/reducer/reducer_finalize.cc",
-     "if (is_globally_unused(index)) return;",
-     "(void)0;"),
+     "src/reducer/buckets.cc",
+     "if (use.is_globally_unused(index)) return;",
+     "(void)use;"),
     ("keep the used map of the last iteration",
-     "src/reducer/reducer_finalize.cc",
+     "src/reducer/use_tracker.cc",
      "if (!static_graph_) std::fill(local_used_.begin(), local_used_.end(), 0);",
      "(void)0;"),
     ("do not reduce the used map",
      "src/reducer/reducer_backward.cc",
-     "if (is_searching()) launch_used_map();",
+     "if (is_searching()) use_.launch(*group_, buckets_.op_options(\"ddp.backward\", 0));",
      "(void)0;"),
     ("reduce a static graph's used map last",
-     "src/reducer/reducer_finalize.cc",
-     "  launch_used_map();\n"
-     "  require_finalize_ = true;\n"
-     "  if (active_ranks_.valid()) fix_divisor();\n"
-     "  for (std::size_t i = 0; i < leaves_.size(); ++i) {\n"
-     "    reachable_[i] = firings_[i] > 0 ? 1 : 0;\n"
-     "    fill_slot(i);\n"
-     "  }\n"
-     "  for (Bucket& bucket : buckets_) launch(bucket);\n",
-     "  require_finalize_ = true;\n"
-     "  if (active_ranks_.valid()) fix_divisor();\n"
-     "  for (std::size_t i = 0; i < leaves_.size(); ++i) {\n"
-     "    reachable_[i] = firings_[i] > 0 ? 1 : 0;\n"
-     "    fill_slot(i);\n"
-     "  }\n"
-     "  for (Bucket& bucket : buckets_) launch(bucket);\n"
-     "  launch_used_map();\n"),
-    ("let a static graph change",
      "src/reducer/reducer_backward.cc",
+     "  use_.launch(*group_, buckets_.op_options(\"ddp.backward\", 0));\n"
+     "  backward_.requires_finalize = true;\n"
+     "  if (active_ranks_.valid()) fix_divisor();\n"
+     "  use_.end_first_static();\n"
+     "  for (std::size_t i = 0; i < parameters_.size(); ++i) fill(i);\n"
+     "  buckets_.launch_all();\n",
+     "  backward_.requires_finalize = true;\n"
+     "  if (active_ranks_.valid()) fix_divisor();\n"
+     "  use_.end_first_static();\n"
+     "  for (std::size_t i = 0; i < parameters_.size(); ++i) fill(i);\n"
+     "  buckets_.launch_all();\n"
+     "  use_.launch(*group_, buckets_.op_options(\"ddp.backward\", 0));\n"),
+    ("let a static graph change",
+     "src/reducer/use_tracker.cc",
      "if (firings_left_[index] <= 0) throw",
      "if (firings_left_[index] < -1) throw"),
     ("take the first firing of a static graph's parameter",
-     "src/reducer/reducer_backward.cc",
+     "src/reducer/use_tracker.cc",
      "return --firings_left_[index] == 0;",
      "return --firings_left_[index] >= 0;"),
     ("leave never used parameters out of a static rebuild",
-     "src/reducer/reducer_finalize.cc",
-     "if (reachable_[i] == 0) ready_order_.push_back",
-     "if (reachable_[i] > 1) ready_order_.push_back"),
+     "src/reducer/reducer_backward.cc",
+     "if (use_.reachable()[i] == 0) order_",
+     "if (use_.reachable()[i] > 1) order_"),
     ("number the delayed buckets",
-     "src/reducer/reducer_finalize.cc",
+     "src/reducer/bucket_launch.cc",
      "for (Bucket& bucket : buckets_) launch(bucket);",
      "for (Bucket& bucket : buckets_) {\n"
      "    launch(bucket);\n"
-     "    ++next_bucket_;\n"
+     "    ++next_;\n"
      "  }"),
     ("divide what a hook will reduce",
-     "src/reducer/reducer_backward.cc",
+     "src/reducer/buckets.cc",
      "if (hook_ == nullptr) {\n"
      "    kernels.average",
      "if (runtime_ != nullptr) {\n"
      "    kernels.average"),
     ("divide views that a hook will reduce",
-     "src/reducer/reducer_backward.cc",
+     "src/reducer/buckets.cc",
      "if (hook_ == nullptr) kernels.div_scalar",
      "kernels.div_scalar"),
     ("ignore a hook's result",
-     "src/reducer/reducer_finalize.cc",
-     "publish(index, result.slice(offset, shape));",
-     "publish(index, slots_[index].view);"),
+     "src/reducer/buckets.cc",
+     "publish(index, result.slice(offset, shape), use);",
+     "publish(index, slots_[index].view, use);"),
     ("let a second hook replace the first",
      "src/reducer/reducer.cc",
-     "if (hook_ != nullptr) {",
-     "if (hook_ == &hook && n_iterations_ > 0) {"),
+     "if (buckets_.has_hook()) {",
+     "if (buckets_.has_hook() && n_iterations_ > 0) {"),
     ("queue every callback at the outermost pass",
      "src/reducer/reducer_backward.cc",
      "if (is_nested_backward(*runtime_)) queue_callback(*runtime_, *this);",
@@ -232,7 +234,7 @@ MUTATIONS = [
      "if (impl_->wants_pass_through()) pass_through(outputs, impl_->delayed_);",
      "(void)outputs;"),
     ("read the root's own name without its dot",
-     "src/ddp/ddp.cc",
+     "src/ddp/parameter_names.cc",
      "return name.find('.') == std::string::npos ? \".\" + name : name;",
      "return name;"),
     ("compare no counts",
@@ -257,8 +259,9 @@ MUTATIONS = [
      "place += 1;"),
     ("shuffle alike in every epoch",
      "src/data/distributed_sampler.cc",
-     "static_cast<std::uint64_t>(options_.seed) + static_cast<std::uint64_t>(epoch_);",
-     "static_cast<std::uint64_t>(options_.seed);"),
+     "  const std::uint64_t seed =\n"
+     "      static_cast<std::uint64_t>(options_.seed) + static_cast<std::uint64_t>(epoch_);",
+     "  const std::uint64_t seed = static_cast<std::uint64_t>(options_.seed);"),
     ("drop the uneven rest instead of padding",
      "src/data/distributed_sampler.cc",
      "!options.drop_last && options.size % replicas != 0;",
