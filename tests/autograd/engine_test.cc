@@ -77,7 +77,7 @@ TEST_F(EngineTest, LeavesBecomeReadyFromTheLastLayerToTheFirstBiasBeforeWeight) 
   EXPECT_THAT(log_, ElementsAre("+3", "3", "+2", "2", "+1", "1", "+0", "0"));
 }
 
-TEST_F(EngineTest, OfTwoReadyNodesTheLaterCreatedRunsFirst) {
+TEST_F(EngineTest, TheLaterCreatedOfTwoReadyNodesRunsFirst) {
   const Variable a = leaf(1);
   const Variable b = leaf(2);
   Scribe scribe(log_);

@@ -36,7 +36,7 @@ class NamesOfTest : public ::testing::Test {
   Variable c_ = leaf();
 };
 
-TEST_F(NamesOfTest, TheyAreThoseOfTheSmallestModuleThatHasAllOfThem) {
+TEST_F(NamesOfTest, NamesComeFromTheSmallestModuleThatHasAllParameters) {
   const Part whole(rt_.runtime, {{"x.a", a_}, {"x.b", b_}, {"y.c", c_}});
   const Part half(rt_.runtime, {{"a", a_}, {"b", b_}});
   EXPECT_EQ(names_of(std::vector{b_, a_}), (Names{"b", "a"}));
@@ -44,13 +44,13 @@ TEST_F(NamesOfTest, TheyAreThoseOfTheSmallestModuleThatHasAllOfThem) {
 }
 
 // A module is made before its parts.
-TEST_F(NamesOfTest, OfAModuleAndItsOnlyPartTheyAreTheModules) {
+TEST_F(NamesOfTest, AModuleNamesTheParametersOfItsOnlyPart) {
   const Part whole(rt_.runtime, {{"inner.a", a_}});
   const Part inner(rt_.runtime, {{"a", a_}});
   EXPECT_EQ(names_of(std::vector{a_}), Names{"inner.a"});
 }
 
-TEST_F(NamesOfTest, WhereNoModuleHasAllOfThemTheyArePlaces) {
+TEST_F(NamesOfTest, ParametersWithoutACommonModuleAreNamedByTheirPlaces) {
   const Part one(rt_.runtime, {{"a", a_}, {"b", b_}});
   const Part other(rt_.runtime, {{"c", c_}});
   EXPECT_EQ(names_of(std::vector{a_, b_, c_}),

@@ -64,7 +64,7 @@ TEST(HalfTest, EveryBf16ReadsBackAndTiesGoToEven) {
   }
 }
 
-TEST(HalfTest, KnownPatterns) {
+TEST(HalfTest, KnownNumbersHaveTheirKnownPatterns) {
   EXPECT_EQ(to_f16(1.0F), 0x3C00);
   EXPECT_EQ(to_f16(-2.0F), 0xC000);
   EXPECT_EQ(to_f16(0x1p-24F), 0x0001);

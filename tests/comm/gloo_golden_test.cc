@@ -98,7 +98,7 @@ TEST(GlooGoldenTest, TheRingLeavesWhatGlooLeaves) {
 }
 
 // The golden file can tell the orders apart, so the test above says something.
-TEST(GlooGoldenTest, OtherOrdersDoNot) {
+TEST(GlooGoldenTest, OrdersOtherThanTheRingLeaveOtherBits) {
   for (const std::string order : {"rank", "pairwise", "nccl-ring", "nccl-tree"}) {
     std::size_t n_different = 0;
     for (const golden::Case& one : golden::read("gloo.txt")) {

@@ -120,7 +120,7 @@ struct HasATensor {
   const Tensor& data() const { return tensor; }
 };
 
-TEST(ProcessGroupTest, MemoryOfWhatAProgramHas) {
+TEST(ProcessGroupTest, MemoryOfTensorsContainersAndNumbersHasTheirAddressCountAndType) {
   TestRuntime test;
   const HasATensor variable{Tensor::full(test.runtime, {2, 2}, DType::kF32, 1.0)};
   std::vector<float> numbers(3);

@@ -2,7 +2,7 @@
 
 namespace lockstep::conformance {
 
-TEST_P(ProcessGroupConformance, Holds) {
+TEST_P(ProcessGroupConformance, EveryRankSeesThePromiseKept) {
   const auto& [backend, one] = GetParam();
   if (backend.n_ranks < one.min_ranks) return;  // No peer to talk to.
   backend.run(one.program);

@@ -50,7 +50,7 @@ TEST(CsvTest, AcceptsBlankLinesBlanksPlusSignsCarriageReturnsAndAByteOrderMark) 
   EXPECT_EQ(row(data.features(0)), (std::vector<double>{1, 2}));
 }
 
-TEST(CsvTest, OtherSeparators) {
+TEST(CsvTest, ASeparatorMayBeChosen) {
   CsvOptions options;
   options.separator = ';';
   EXPECT_EQ(parse_csv("1;2\n", "t.csv", options).value().feature_columns(), 2);

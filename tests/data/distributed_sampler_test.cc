@@ -62,7 +62,7 @@ TEST(DistributedSamplerTest, FewerSamplesThanRanksRepeatOrVanish) {
 
 // The example people print: 16 samples, 2 ranks, batches of 4, seed 0, epoch 0. A published
 // printout shows 2 15 4 7 as rank 1's first batch; that is rank 0's second.
-TEST(DistributedSamplerTest, SixteenSamplesOnTwoRanksInBatchesOfFour) {
+TEST(DistributedSamplerTest, SixteenSamplesOnTwoRanksMakeTheBatchesOfTorch) {
   const auto streams = streams_of({.size = 16, .replicas = 2});
   const BatchSampler batches = BatchSampler::make(4).value();
   const auto batch = [&](std::size_t rank, std::int64_t k) {
@@ -76,7 +76,7 @@ TEST(DistributedSamplerTest, SixteenSamplesOnTwoRanksInBatchesOfFour) {
   EXPECT_EQ(batch(1, 1), (Indices{14, 0, 3, 1}));
 }
 
-TEST(DistributedSamplerTest, EveryRankOfTwoShuffledEpochs) {
+TEST(DistributedSamplerTest, TwoShuffledEpochsGiveEveryRankTheIndicesOfTorch) {
   const std::vector<std::vector<Indices>> expected = {{{4, 3, 6}, {1, 9, 2}, {7, 0, 4}, {5, 8, 1}},
                                                       {{5, 0, 7}, {6, 8, 4}, {1, 9, 5}, {2, 3, 6}}};
   for (std::int64_t epoch = 0; epoch < 2; ++epoch) {

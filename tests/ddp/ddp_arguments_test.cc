@@ -38,7 +38,7 @@ TEST(DdpArgumentsTest, OutputDeviceZeroPassesAsNone) {
   EXPECT_EQ(refusal({.output_device = 0}), "");
 }
 
-TEST(DdpArgumentsTest, OfTwoMistakesTheEarlierOneIsReported) {
+TEST(DdpArgumentsTest, TheEarlierOfTwoMistakesIsReported) {
   EXPECT_EQ(refusal({.device_ids = {0, 1}, .output_device = 1}),
             "device_ids can only be None or contain a single element.");
   EXPECT_EQ(refusal({.device_ids = {0, 1}}, false),

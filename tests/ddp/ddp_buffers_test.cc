@@ -52,27 +52,27 @@ std::vector<bool> broadcasts_of(const std::vector<Mode>& forwards, DdpOptions op
   return sent;
 }
 
-TEST(DdpBuffersTest, EverySynchronisingForwardSendsThem) {
+TEST(DdpBuffersTest, EverySynchronisingForwardSendsTheBuffers) {
   EXPECT_EQ(broadcasts_of({Mode::kTrain, Mode::kTrain, Mode::kTrain}),
             (std::vector<bool>{true, true, true}));
 }
 
-TEST(DdpBuffersTest, TheFirstForwardAfterNoSyncDoesNot) {
+TEST(DdpBuffersTest, TheFirstForwardAfterNoSyncSendsNoBuffers) {
   EXPECT_EQ(broadcasts_of({Mode::kTrain, Mode::kNoSync, Mode::kNoSync, Mode::kTrain, Mode::kTrain}),
             (std::vector<bool>{true, true, false, false, true}));
 }
 
-TEST(DdpBuffersTest, TheFirstEvaluationAfterTrainingDoesAndTheNextTrainingDoesNot) {
+TEST(DdpBuffersTest, TheFirstEvaluationAfterTrainingSendsBuffersAndTheNextTrainingDoesNot) {
   EXPECT_EQ(broadcasts_of({Mode::kTrain, Mode::kEval, Mode::kEval, Mode::kTrain, Mode::kTrain}),
             (std::vector<bool>{true, true, false, false, true}));
 }
 
-TEST(DdpBuffersTest, SwitchedOffTheyStayLocal) {
+TEST(DdpBuffersTest, BuffersStayLocalWithoutTheBroadcast) {
   EXPECT_EQ(broadcasts_of({Mode::kTrain, Mode::kTrain}, {.broadcast_buffers = false}),
             (std::vector<bool>{false, false}));
 }
 
-TEST(DdpBuffersTest, IgnoredOnesStayLocal) {
+TEST(DdpBuffersTest, IgnoredBuffersStayLocal) {
   EXPECT_EQ(broadcasts_of({Mode::kTrain}, {.ignored = {"b"}}), (std::vector<bool>{false}));
 }
 

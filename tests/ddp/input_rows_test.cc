@@ -165,7 +165,7 @@ TEST(InputRowsTest, AfterManyBytesNothingMoreIsRecorded) {
   EXPECT_EQ(events.size(), 1U);
 }
 
-TEST(InputRowsTest, OnlyTheFirstRanksRecordThem) {
+TEST(InputRowsTest, OnlyTheFirstRanksRecordRows) {
   const MiniResult result =
       run_mini_world({.n_ranks = InputRows::kMostRanks + 1}, [&](MiniRank& rank) {
         Sum model(rank.runtime);

@@ -10,7 +10,7 @@ namespace {
 
 FloatFormat format(ElementType type) { return *FloatFormat::of(type); }
 
-TEST(FloatFormatTest, IntegersAndComplexNumbersHaveNone) {
+TEST(FloatFormatTest, IntegersAndComplexNumbersHaveNoFloatFormat) {
   EXPECT_FALSE(FloatFormat::of(ElementType::kI64).has_value());
   EXPECT_FALSE(FloatFormat::of(ElementType::kC64).has_value());
   EXPECT_FALSE(FloatFormat::of(ElementType::kF8E4M3).has_value());

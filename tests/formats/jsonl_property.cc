@@ -229,7 +229,7 @@ std::vector<std::string> lines_of(const MemoryTrace& trace) {
   return lines;
 }
 
-RC_GTEST_PROP(JsonlProperty, ReadsBackWhatItWrote, ()) {
+RC_GTEST_PROP(JsonlProperty, EveryTraceReadsBackAsItWasWritten, ()) {
   const auto n_ranks = *rc::gen::inRange(1, 4);
   EventStream stream(n_ranks);
   const auto n_events = *rc::gen::inRange(0, 20);

@@ -60,7 +60,7 @@ TEST_F(FunctionsTest, AnAbsoluteErrorGivesTheSignOverTheCount) {
 }
 
 // Equal logits of four classes: -log(1/4) each, gradient (1/4 - [label]) / batch.
-TEST_F(FunctionsTest, CrossEntropyOfEqualLogits) {
+TEST_F(FunctionsTest, EqualLogitsHaveTheLogOfTheirNumberAsCrossEntropy) {
   const Variable x = leaf({2, 4}, {0, 0, 0, 0, 0, 0, 0, 0});
 
   const Variable loss = cross_entropy(x, rt_.tensor({2}, {1, 3}, DType::kI64));

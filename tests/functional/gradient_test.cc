@@ -41,7 +41,7 @@ class GradientTest : public ::testing::Test {
   PlainRuntime plain_;
 };
 
-TEST_F(GradientTest, OfElementWiseArithmetic) {
+TEST_F(GradientTest, ElementWiseArithmeticHasTheGradientOfDifferences) {
   const std::vector inputs{leaf({2, 2}, {1, -2, 3, 0.5}), leaf({2, 2}, {-1, 4, 0.25, 2})};
   const auto weights = Variable(exact_.tensor({2, 2}, {1, 2, -3, 5}));
 
@@ -50,11 +50,11 @@ TEST_F(GradientTest, OfElementWiseArithmetic) {
   }
 }
 
-TEST_F(GradientTest, OfAValueUsedTwice) {
+TEST_F(GradientTest, AValueUsedTwiceHasTheGradientOfDifferences) {
   expect_exact([](const auto& in) { return sum(mul(in[0], in[0])); }, {leaf({3}, {1, -2, 3})});
 }
 
-TEST_F(GradientTest, OfScaleReshapeAndSum) {
+TEST_F(GradientTest, ScaleReshapeAndSumHaveTheGradientOfDifferences) {
   const auto weights = Variable(exact_.tensor({3, 2}, {1, 2, -3, 5, 0.5, -1}));
 
   expect_exact(
@@ -64,7 +64,7 @@ TEST_F(GradientTest, OfScaleReshapeAndSum) {
       {leaf({2, 3}, {1, 2, 3, 4, 5, 6})});
 }
 
-TEST_F(GradientTest, OfLinear) {
+TEST_F(GradientTest, LinearHasTheGradientOfDifferences) {
   const auto weights = Variable(exact_.tensor({2, 2}, {1, 2, -3, 5}));
 
   expect_exact(
@@ -72,19 +72,19 @@ TEST_F(GradientTest, OfLinear) {
       {leaf({2, 3}, {1, 2, 3, 4, 5, 6}), leaf({2, 3}, {1, -1, 2, 0.5, 3, -2}), leaf({2}, {1, -4})});
 }
 
-TEST_F(GradientTest, OfLinearWithoutBias) {
+TEST_F(GradientTest, LinearWithoutBiasHasTheGradientOfDifferences) {
   expect_exact([](const auto& in) { return sum(linear(in[0], in[1], Variable())); },
                {leaf({2, 3}, {1, 2, 3, 4, 5, 6}), leaf({2, 3}, {1, -1, 2, 0.5, 3, -2})});
 }
 
-TEST_F(GradientTest, OfReluAwayFromItsKink) {
+TEST_F(GradientTest, ReluHasTheGradientOfDifferencesAwayFromItsKink) {
   const auto weights = Variable(exact_.tensor({4}, {1, 2, -3, 5}));
 
   expect_exact([&](const auto& in) { return sum(mul(relu(in[0]), weights)); },
                {leaf({4}, {1, -2, 0.5, -0.25})});
 }
 
-TEST_F(GradientTest, OfMeanAndSummedSquaredError) {
+TEST_F(GradientTest, MeanAndSummedSquaredErrorHaveTheGradientOfDifferences) {
   const Tensor target = exact_.tensor({2, 2}, {1, 2, 3, 4});
   const std::vector inputs{leaf({2, 2}, {3, -1, 0.5, 4})};
 
@@ -93,7 +93,7 @@ TEST_F(GradientTest, OfMeanAndSummedSquaredError) {
   expect_exact([&](const auto& in) { return mse_loss(in[0], target, 32.0); }, inputs);
 }
 
-TEST_F(GradientTest, OfAbsoluteErrorAwayFromItsKink) {
+TEST_F(GradientTest, AbsoluteErrorHasTheGradientOfDifferencesAwayFromItsKink) {
   const Tensor target = exact_.tensor({2, 2}, {1, 2, 3, 4});
   const std::vector inputs{leaf({2, 2}, {3, -1, 0.5, 4.25})};
 
@@ -101,13 +101,13 @@ TEST_F(GradientTest, OfAbsoluteErrorAwayFromItsKink) {
   expect_exact([&](const auto& in) { return l1_loss(in[0], target, 2.0); }, inputs);
 }
 
-TEST_F(GradientTest, OfTanh) {
+TEST_F(GradientTest, TanhHasTheGradientOfDifferences) {
   expect_smooth([](const auto& in) { return sum(tanh(in[0])); },
                 {smooth_leaf({4}, {0.0, -0.7, 1.3, 3.0})},
                 16);
 }
 
-TEST_F(GradientTest, OfCrossEntropy) {
+TEST_F(GradientTest, CrossEntropyHasTheGradientOfDifferences) {
   Tensor labels = plain_.tensor({2}, {2, 0}, DType::kI64);
   const std::vector inputs{smooth_leaf({2, 3}, {0.3, -1.2, 2.0, 0.1, 0.2, -0.4})};
 
@@ -135,11 +135,11 @@ class BatchNormGradientTest : public GradientTest {
   }
 };
 
-TEST_F(BatchNormGradientTest, InTraining) {
+TEST_F(BatchNormGradientTest, TrainingHasTheGradientOfDifferences) {
   expect_smooth(weighted_batch_norm(true), inputs(), 64);
 }
 
-TEST_F(BatchNormGradientTest, InEvaluation) {
+TEST_F(BatchNormGradientTest, EvaluationHasTheGradientOfDifferences) {
   expect_smooth(weighted_batch_norm(false), inputs(), 64);
 }
 

@@ -86,7 +86,7 @@ TEST_F(ImageFunctionsTest, PoolsHaveTheGradientOfDifferences) {
   }
 }
 
-TEST_F(ImageFunctionsTest, AConvolutionByHand) {
+TEST_F(ImageFunctionsTest, AConvolutionEqualsTheOneComputedByHand) {
   const Variable x(exact_.tensor({1, 1, 2, 3}, {1, 2, 3, 4, 5, 6}), true);
   const Variable weight(exact_.tensor({1, 1, 2, 2}, {1, 10, 100, 1000}), true);
   const Variable bias(exact_.tensor({1}, {0.5}), true);
@@ -101,7 +101,7 @@ TEST_F(ImageFunctionsTest, AConvolutionByHand) {
   EXPECT_EQ(values_of(bias.grad()), (std::vector<double>{2}));
 }
 
-TEST_F(ImageFunctionsTest, PoolsByHand) {
+TEST_F(ImageFunctionsTest, PoolsEqualThoseComputedByHand) {
   const Variable x(exact_.tensor({1, 1, 2, 4}, {1, 7, 3, 3, 5, 2, 3, 3}), true);
   const Kernels::Window window{.height = 2, .width = 2, .stride = 2, .padding = 0};
 

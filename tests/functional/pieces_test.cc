@@ -81,7 +81,7 @@ TEST_F(PiecesTest, RowsShareMemoryAndAllElseDoesNot) {
   EXPECT_FALSE(cat({x}).data().shares_memory_with(x.data()));
 }
 
-TEST_F(PiecesTest, GradientsOfPartsThatAreUsedTwiceAndUnderOtherWeights) {
+TEST_F(PiecesTest, PartsUsedTwiceUnderOtherWeightsHaveTheGradientOfDifferences) {
   const auto weights = constant({2, 5}, {1, 2, -3, 5, 0.5, -1, 4, 0.25, -2, 3});
   const ScalarFunction joined = [&](const auto& in) {
     return sum(mul(cat({in[0], in[1], in[2], in[0]}, 1), weights));

@@ -64,7 +64,7 @@ Words run_case(const HookCase& one, Words& collectives) {
 
 class HooksGoldenTest : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(HooksGoldenTest, EqualsPytorch) {
+TEST_P(HooksGoldenTest, HooksAndTheirCollectivesEqualPyTorchs) {
   const std::vector<HookCase> cases = golden::hook_cases(GetParam());
   ASSERT_FALSE(cases.empty());
 

@@ -82,7 +82,7 @@ RC_GTEST_PROP(HooksProperty, ReplicasStayBitEqual, ()) {
   }
 }
 
-RC_GTEST_PROP(HooksProperty, WithoutCommunicationTheyDoNot, ()) {
+RC_GTEST_PROP(HooksProperty, ReplicasDivergeWithoutCommunication, ()) {
   const std::vector<Bytes> results =
       four_steps([](MiniRank&) { return std::make_unique<NoopHook>(); }, any_shapes());
   for (std::size_t r = 1; r < results.size(); ++r) RC_ASSERT(results[r] != results[0]);

@@ -29,7 +29,7 @@ using testing::values_of;
 using Texts = std::vector<std::string>;
 using Values = std::vector<double>;
 
-TEST(AllReduceHookTest, Averages) {
+TEST(AllReduceHookTest, TheResultIsTheAverageOverTheRanks) {
   const ReplicaRun run = run_replicas({{2, 4}, {6, 16}}, plain<AllReduceHook>());
 
   EXPECT_EQ(run.values[0], (Values{4, 10}));

@@ -45,7 +45,7 @@ TEST(PostLocalSgdHookTest, AveragesGloballyThenWithinTheSubgroupAndStopsCounting
   EXPECT_EQ(results[3], (Values{6, 10, 10}));
 }
 
-TEST(PostLocalSgdHookTest, EqualsPytorch) {
+TEST(PostLocalSgdHookTest, ResultsEqualPyTorchs) {
   const std::vector<golden::HookCase> cases = golden::hook_cases("local");
   ASSERT_FALSE(cases.empty());
 

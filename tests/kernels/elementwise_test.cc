@@ -28,7 +28,7 @@ class ElementwiseTest : public ::testing::TestWithParam<DType> {
   TestRuntime test_;
 };
 
-TEST_P(ElementwiseTest, ArithmeticOfTwoTensors) {
+TEST_P(ElementwiseTest, ArithmeticOfTwoTensorsIsExactOnSmallNumbers) {
   const Tensor a = make({6, -3, 1});
   const Tensor b = make({2, 4, -8});
   const Tensor out = like(a);
@@ -56,7 +56,7 @@ TEST_P(ElementwiseTest, AnOutputMayBeAnInput) {
   for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(a.at(i), static_cast<double>(4 * i * i));
 }
 
-TEST_P(ElementwiseTest, ScalarFactorsAndDivisors) {
+TEST_P(ElementwiseTest, AScalarMultipliesOrDividesEachElement) {
   const Tensor a = make({3, -6});
   const Tensor out = like(a);
 

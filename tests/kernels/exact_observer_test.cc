@@ -163,7 +163,7 @@ TEST(ExactObserverTest, AThirdOfAMultipleOfThreeIsExact) {
   EXPECT_EQ(values_of(out), (std::vector<double>{1, -2, 0.125}));
 }
 
-TEST(ExactObserverTest, AThirdOfOneIsNot) {
+TEST(ExactObserverTest, AThirdOfOneIsARounding) {
   ExactTestRuntime test;
   const Tensor grad = vector_of(test.runtime, {3, 1});
 

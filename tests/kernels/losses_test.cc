@@ -68,7 +68,7 @@ TEST_P(LossesTest, L1HasNoGradientWhereItIsZero) {
 
 // Equal scores give probability 1 / C, so the loss is log C and the gradient is 1 / C, less 1 at
 // the label, over B.
-TEST_P(LossesTest, CrossEntropyOfEqualScores) {
+TEST_P(LossesTest, EqualScoresHaveTheLogOfTheirNumberAsCrossEntropy) {
   const Tensor x = make({2, 4}, {7, 7, 7, 7, -3, -3, -3, -3});
   const Tensor loss = scalar();
   const Tensor log_probs = make({2, 4}, Values(8));
@@ -142,7 +142,7 @@ TEST_P(LossesTest, ABatchOfOneRowHasNoVariance) {
 // x_hat = (-1, 1), g = (1, 3): sum 4, dot 2, so grad_x = (g - 2 - x_hat) * 2 * 0.5 = (0, 0); a
 // third row would leave something over. Two rows always give 0: the output depends only on their
 // order.
-TEST_P(LossesTest, BatchNormBackwardOfTwoRows) {
+TEST_P(LossesTest, BatchNormBackwardOfTwoRowsFollowsTheFormula) {
   const std::vector<Tensor> in = {make({2, 1}, {1, 3}), make({2, 1}, {1, 5}), make({1}, {2})};
   const std::vector<Tensor> saved = {make({1}, {3}), make({1}, {0.5})};
   const std::vector<Tensor> grads = {make({2, 1}, {9, 9}), make({1}, {9}), make({1}, {9})};
@@ -156,7 +156,7 @@ TEST_P(LossesTest, BatchNormBackwardOfTwoRows) {
 
 // x = (-2, 0, 0, 2), mean 0, variance 2; with invstd given as 1 the formula reads
 // grad_x = g - mean(g) - x * mean(g * x): g = (4, 0, 0, 0) gives 4 - 1 - 4, -1, -1, -1 + 4.
-TEST_P(LossesTest, BatchNormBackwardOfFourRows) {
+TEST_P(LossesTest, BatchNormBackwardOfFourRowsFollowsTheFormula) {
   const std::vector<Tensor> in = {make({4, 1}, {4, 0, 0, 0}), make({4, 1}, {-2, 0, 0, 2})};
   const std::vector<Tensor> saved = {make({1}, {0}), make({1}, {1})};
   const std::vector<Tensor> grads = {make({4, 1}, Values(4))};

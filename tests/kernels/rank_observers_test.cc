@@ -54,7 +54,7 @@ TEST(RankObserversTest, ARankHasThoseItAsksFor) {
   EXPECT_EQ(seen_by({.exact = true, .watched = true}), (Seen{.rounding = true, .touches = 1}));
 }
 
-TEST(RankObserversTest, WhoAsksForNothingPaysNothing) {
+TEST(RankObserversTest, ARankThatAsksForNothingHasNoObserver) {
   RankObservers observers;
   EXPECT_EQ(observers.get({}), nullptr);
 }

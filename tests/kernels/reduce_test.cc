@@ -35,7 +35,7 @@ Values reduced(DType dtype, ReduceOp op, const std::vector<Values>& by_rank) {
   return values_of(tensors[0]);
 }
 
-TEST(ReduceTest, FloatsUnderEveryArithmeticOperation) {
+TEST(ReduceTest, FloatsAreReducedByEveryArithmeticOperation) {
   const std::vector<Values> ranks = {{1, -2, 8}, {3, 4, 0.5}, {2, -8, 0.25}, {2, 2, 1}};
 
   for (const DType dtype : {DType::kF32, DType::kF64, DType::kF16, DType::kBF16}) {
@@ -48,7 +48,7 @@ TEST(ReduceTest, FloatsUnderEveryArithmeticOperation) {
   }
 }
 
-TEST(ReduceTest, IntegersUnderEveryOperation) {
+TEST(ReduceTest, IntegersAreReducedByEveryOperation) {
   const std::vector<Values> ranks = {{12, 7}, {10, 3}, {9, 6}};
 
   for (const DType dtype : {DType::kI8, DType::kU8, DType::kI32, DType::kI64}) {
@@ -111,7 +111,7 @@ TEST(ReduceTest, SixteenBitFloatsRoundAfterEachAddition) {
   EXPECT_EQ(reduced(DType::kBF16, ReduceOp::kSum, {{256}, {1}, {1}, {1}, {1}}), (Values{256}));
 }
 
-TEST(ReduceTest, EverySizeAroundABlockAndEveryCountOfRanks) {
+TEST(ReduceTest, SumsAreRightForEverySizeAroundABlockAndEveryCountOfRanks) {
   for (const std::int64_t n : {0, 1, 255, 256, 257, 700}) {
     for (std::size_t n_ranks = 1; n_ranks <= 10; ++n_ranks) {
       const Values values(static_cast<std::size_t>(n), 1.0);

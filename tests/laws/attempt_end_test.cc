@@ -37,7 +37,7 @@ class AttemptEndTest : public ::testing::Test {
   RankLives lives_;
 };
 
-TEST_F(AttemptEndTest, WhoNeverMadeACallIsMissing) {
+TEST_F(AttemptEndTest, ARankThatNeverMadeACallIsMissing) {
   EXPECT_EQ(end().missing(kWorld, 0), (std::vector<Rank>{Rank{2}}));
   EXPECT_FALSE(end().all_posted(kWorld, 0));
   EXPECT_TRUE(end().is_stuck(lives_[0], lives_[0].open[0]));
@@ -46,14 +46,14 @@ TEST_F(AttemptEndTest, WhoNeverMadeACallIsMissing) {
   EXPECT_TRUE(end().all_posted(kWorld, 0));
 }
 
-TEST_F(AttemptEndTest, WhoDiedInACallIsMissingFromIt) {
+TEST_F(AttemptEndTest, ARankThatDiedInACallIsMissingFromIt) {
   post(2, kWorld, 0);
   lives_[2].outcome = EndOutcome::kKilled;
   EXPECT_EQ(end().missing(kWorld, 0), (std::vector<Rank>{Rank{2}}));
   EXPECT_FALSE(end().is_stuck(lives_[2], lives_[2].open[0])) << "a dead rank waits for nothing";
 }
 
-TEST_F(AttemptEndTest, WhoLeftNoWordWhereOthersDidHasVanished) {
+TEST_F(AttemptEndTest, ARankWithoutAnEndWhereOthersHaveOneHasVanished) {
   lives_[2].outcome = EndOutcome::kNone;
   EXPECT_TRUE(end().has_vanished(lives_[2]));
   for (const std::int32_t rank : {0, 1}) lives_[rank].outcome = EndOutcome::kNone;
@@ -78,7 +78,7 @@ TEST_F(AttemptEndTest, ATraceThatStopsIsTheEndOfAKilledRank) {
   EXPECT_EQ(outcomes.at(EndOutcome::kKilled), (std::vector<Rank>{Rank{2}}));
 }
 
-TEST_F(AttemptEndTest, WhoWatchedTheJobMayHaveStoppedIt) {
+TEST_F(AttemptEndTest, ABrokenLawMayHaveStoppedTheJob) {
   EXPECT_FALSE(end().was_stopped());
   lives_[1].reason = EndReason::kLawBroken;
   EXPECT_TRUE(end().was_stopped());
@@ -102,14 +102,14 @@ TEST_F(AttemptEndTest, AWaitThatAllMembersAreInNamesThoseInAnotherCall) {
       << explained().message;
 }
 
-TEST_F(AttemptEndTest, ADeadRankIsACrashAndOneThatEndedWellIsNot) {
+TEST_F(AttemptEndTest, AKilledRankIsACrashAndARankThatEndedWellIsNot) {
   lives_[2].outcome = EndOutcome::kKilled;
   EXPECT_EQ(explained().cause, Cause::kRankCrash);
   lives_[2].outcome = EndOutcome::kOk;
   EXPECT_EQ(explained().cause, Cause::kNone) << "it trained nothing, so nothing is known";
 }
 
-TEST_F(AttemptEndTest, WhoRanMoreForwardsHadMoreBatches) {
+TEST_F(AttemptEndTest, RanksWithMoreForwardsHadMoreBatches) {
   for (const std::int32_t rank : {0, 1}) lives_[rank].n_forwards = 3;
   lives_[2].n_forwards = 2;
   EXPECT_EQ(explained().cause, Cause::kUnevenBatches);

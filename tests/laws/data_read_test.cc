@@ -145,7 +145,7 @@ TEST(DataReadTest, RowsOfWhichNoSampleIsReadByTwoRanksMayBeShares) {
 }
 
 // Readers of no more are kept, and the message does not speak of the rest.
-TEST(DataReadTest, OfSharesTheFirst65536SamplesAreLookedAt) {
+TEST(DataReadTest, OnlyTheFirst65536SamplesOfAShareAreCompared) {
   constexpr std::int64_t kLookedAt = 1 << 16;
   std::vector<std::int64_t> first(kLookedAt - 1);
   std::iota(first.begin(), first.end(), 10);
@@ -203,7 +203,7 @@ TEST(DataReadTest, RanksThatReadOneSetInOrdersOfTheirOwnAreNamed) {
 }
 
 // Each sample is read once in a pass, so the beginning of one is enough.
-TEST(DataReadTest, APassNeedNotEndForThat) {
+TEST(DataReadTest, TheBeginningOfAPassIsEnoughToFindSharedSamples) {
   const LawResult result = pass_over({.of_rank = {{0, 1, 2}, {2, 5, 6}}, .again = false});
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_NE(result.findings[0].message.find("1 of 5 samples"), std::string::npos);
@@ -230,7 +230,7 @@ TEST(DataReadTest, OneOrderIsJudgedByTheValuesOfBatches) {
   EXPECT_EQ(pass_over({.of_rank = {{0, 1, 2}, {0, 1}}}).verdict, Verdict::kHolds);
 }
 
-TEST(DataReadTest, WhoDrawsWithReplacementMayDrawWhatOthersDraw) {
+TEST(DataReadTest, DrawsWithReplacementMayRepeatThoseOfOtherRanks) {
   EXPECT_EQ(pass_over({.of_rank = {{0, 1, 0}, {2, 1, 0}}}).verdict, Verdict::kHolds);
 }
 
@@ -252,7 +252,7 @@ TEST(DataReadTest, PartsMayBePaddedByABatchPerRank) {
 }
 
 // Its passes show whether a program's own sampler divides the set: all samples per rank, or a share.
-TEST(DataReadTest, OfASamplerOfTheProgramsOwnWholePassesAreJudged) {
+TEST(DataReadTest, OnlyWholePassesOfAProgramsOwnSamplerAreJudged) {
   const std::vector<std::vector<std::int64_t>> shares = {{0, 1, 5, 7}, {5, 1, 7, 3}};
   const LawResult parts = pass_over({.of_rank = shares, .source = "ByLength"});
   ASSERT_EQ(parts.findings.size(), 1U);
@@ -354,7 +354,7 @@ TEST(DataReadTest, OneOrderOnAllRanksIsFine) {
   EXPECT_EQ(hold({{5, 1, 7}, {5, 1, 7}}).verdict, Verdict::kHolds);
 }
 
-TEST(DataReadTest, OfEachRankTheFirstDataSetCounts) {
+TEST(DataReadTest, OnlyTheFirstDataSetOfEachRankCounts) {
   EXPECT_EQ(hold({{5, 1, 0, 2}, {5, 1, 0, 3}}).verdict, Verdict::kHolds);
   // The classes are the second set's: in the first, the ranks have data of their own.
   EXPECT_EQ(hold({{5, 1, 0, 2}, {6, 2, 0, 3}}).verdict, Verdict::kHolds);

@@ -56,7 +56,7 @@ TEST(DeadlineTest, WithoutADeadlineARankThatWasAskedToEndCountsAsDead) {
   EXPECT_TRUE(finding.message.starts_with("blocked forever in all_reduce")) << finding.message;
 }
 
-TEST(DeadlineTest, WhoseCallFailedWithoutADeadlineCameAfterTheOthersHadGivenUp) {
+TEST(DeadlineTest, ARankThatFailedWithoutADeadlineArrivedAfterTheOthersTimedOut) {
   Calls calls(2);
   fail(calls, 0, CallStatus::kTimedOut);
   fail(calls, 1, CallStatus::kFailed);
@@ -64,7 +64,7 @@ TEST(DeadlineTest, WhoseCallFailedWithoutADeadlineCameAfterTheOthersHadGivenUp) 
 }
 
 // Times of a stream: 10 ns from event to event of a rank. Rank 0 gives up at 10 ns.
-TEST(DeadlineTest, WhereAllGaveUpTheOneThatCameAfterAnotherHadWasLate) {
+TEST(DeadlineTest, ARankArrivingAfterAnotherTimedOutIsReportedAsLate) {
   for (const bool late : {false, true}) {
     Calls calls(2);
     fail(calls, 0, CallStatus::kTimedOut);

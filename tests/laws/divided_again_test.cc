@@ -233,17 +233,17 @@ std::string advised(const Reached& given) {
   return text;
 }
 
-TEST(ReachedLossTest, OneThatIsDividedAfterItsFunctionWasCalledCountsOnce) {
+TEST(ReachedLossTest, ALossDividedAfterItsFunctionWasCalledCountsOnce) {
   EXPECT_NE(advised(Reached{}), "");
   EXPECT_NE(advised(Reached{.n_ranks = 3, .divisor = 3.0}), "");
   EXPECT_EQ(advised(Reached{.n_ranks = 3}), "");
 }
 
-TEST(ReachedLossTest, OneOfSeveralTermsMayHaveAnyWeight) {
+TEST(ReachedLossTest, ATermOfALossMayHaveAnyWeight) {
   EXPECT_EQ(advised(Reached{.n_ranks = 3, .divisor = 3.0, .n_undivided = 1}), "");
 }
 
-TEST(ReachedLossTest, HalfOfAMeanOfSquaresIsALossOfItsOwn) {
+TEST(ReachedLossTest, HalfOfAMeanOfSquaresIsNotADivision) {
   EXPECT_EQ(advised(Reached{.function = "mse_loss"}), "");
   EXPECT_NE(advised(Reached{.function = "mse_loss", .by_the_call = true}), "")
       << "divided by the terms of both ranks";

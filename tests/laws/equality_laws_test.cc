@@ -224,7 +224,7 @@ TEST(ReplicasEqualTest, NamesTheRankThatWroteBetweenTwoStepsAndNotTheOneThatDiff
   EXPECT_EQ(result.findings[0].cause, Cause::kParameterNudged);
 }
 
-TEST(ReplicasEqualTest, AWriteThatAllRanksMakeIsNone) {
+TEST(ReplicasEqualTest, AWriteThatAllRanksMakeIsNotReported) {
   DdpJob job = healthy_job();
   for (std::int32_t rank = 0; rank < 2; ++rank) {
     job.weight(rank) = 9.0;
@@ -262,7 +262,7 @@ TEST(ReplicasEqualTest, WhereAllRanksWroteTheOthersDifferFromTheFirst) {
   EXPECT_EQ(result.findings[0].cause, Cause::kParameterNudged);
 }
 
-TEST(ReplicasEqualTest, WhatPartedInStepsThatWereNotLookedAtHasNoCauseThatIsKnown) {
+TEST(ReplicasEqualTest, DivergenceInUnrecordedStepsHasNoCause) {
   const LawResult result = check("replicas-equal", two_ranks_that_wrote_their_own(1).stream);
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].event, "found");

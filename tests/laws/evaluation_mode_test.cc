@@ -78,7 +78,7 @@ TEST(EvaluationModeTest, ALoopThatReducesByItselfIsATraining) {
   EXPECT_NE(advised_in_mode("ttneee", {}, false), "");
 }
 
-TEST(EvaluationModeTest, ForwardsPastTheWrapperAreNone) {
+TEST(EvaluationModeTest, ForwardsPastTheWrapperAreNotTraining) {
   EXPECT_EQ(advised_in_mode("ttnpppp"), "");
   EXPECT_EQ(advised_in_mode("ttnpnpnp"), "");
 }

@@ -78,7 +78,7 @@ TEST(FileAccessesTest, AFileThatAnotherRankMayStillBeWritingIsReadTooEarly) {
       << found[0].message;
 }
 
-TEST(FileAccessesTest, SoIsAFileOfTheProgramThatAnotherRankMayStillBeWriting) {
+TEST(FileAccessesTest, AProgramsFileThatAnotherRankMayStillBeWritingIsReadTooEarly) {
   Files files;
   files.all_call(0);
   files.touch(0, SnapshotAction::kWrite, "data.npy", 0);
@@ -172,7 +172,7 @@ TEST(FileAccessesTest, WithoutAnyCallThereIsNoOrderEither) {
   ASSERT_EQ(files.advice().size(), 1U);
 }
 
-TEST(FileAccessesTest, ABarrierBetweenTheTwoOrdersThem) {
+TEST(FileAccessesTest, ABarrierOrdersAWriteAndARead) {
   Files after;
   after.all_call(0);
   after.write(0);
@@ -231,7 +231,7 @@ TEST(FileAccessesTest, OnlyReadsOfWhatAnotherRankWroteAreCompared) {
   EXPECT_EQ(check("checkpoint-whole", alone.stream).verdict, Verdict::kNotCheckable);
 }
 
-TEST(FileAccessesTest, OfManyAccessesTheFirstAreJudged) {
+TEST(FileAccessesTest, OnlyTheFirstOfManyAccessesAreJudged) {
   constexpr std::int32_t kMost = 4096;
   for (const std::int32_t n_before : {kMost - 1, kMost}) {
     Files files;
@@ -334,14 +334,14 @@ TEST(ReplacedFilesTest, WhatItHeldLastCounts) {
 }
 
 /// That is a finding of its own.
-TEST(ReplacedFilesTest, InOneStepNeitherIsLater) {
+TEST(ReplacedFilesTest, TwoWritesInOneStepReplaceNothing) {
   laws::ReplacedFiles files;
   files.on_write({.attempt = 0, .step = 4, .rank = 0, .digest = 7}, "last.pt");
   files.on_write({.attempt = 0, .step = 4, .rank = 1, .digest = 8}, "last.pt");
   EXPECT_FALSE(files.advice().has_value());
 }
 
-TEST(ReplacedFilesTest, OfManyFilesTheFirstAreFollowed) {
+TEST(ReplacedFilesTest, OnlyTheFirstOfManyFilesAreFollowed) {
   laws::ReplacedFiles files;
   const auto write_by_both = [&](const std::string& path) {
     files.on_write({.attempt = 0, .step = 4, .rank = 0, .digest = 7}, path);

@@ -29,7 +29,7 @@ Cause only_cause(const LawResult& result) {
   return result.findings.size() == 1 ? result.findings[0].cause : Cause::kNone;
 }
 
-TEST(FirstStepsTest, WhatIsPutBackBeforeTheStepIsNoFinding) {
+TEST(FirstStepsTest, ADifferenceThatIsUndoneBeforeTheStepIsNotReported) {
   for (const std::int32_t n_ranks : {2, 3}) {
     DdpJob job = climbed(n_ranks);
     go_back(job);
@@ -40,7 +40,7 @@ TEST(FirstStepsTest, WhatIsPutBackBeforeTheStepIsNoFinding) {
   }
 }
 
-TEST(FirstStepsTest, WhatTheStepLeavesDifferentIsOne) {
+TEST(FirstStepsTest, ADifferenceThatTheStepLeavesIsReported) {
   for (const std::int32_t late : {0, 1, 2}) {
     DdpJob job = climbed(3);
     go_back(job);

@@ -31,7 +31,7 @@ TEST(GradientTravelTest, OnlyAllReducesCarryGradientsAsHalves) {
   EXPECT_FALSE(travel.halves().has_value());
 }
 
-TEST(GradientTravelTest, WhereHooksMayNotLoseAnythingTheirWordsDoNotCount) {
+TEST(GradientTravelTest, LosslessPolicyIgnoresHookAnnotations) {
   GradientTravel travel(false);
   travel.on_hook({}, {.effect = HookEffect::kOther});
   EXPECT_EQ(travel.manner_of(wrapper_of({})).effect, HookEffect::kMean);

@@ -37,7 +37,7 @@ TEST(CollectivesMatchTest, RanksThatMakeDifferentGroupsUnderOneNumberAreReported
           "here ranks 0, 3, 4 made one of ranks 0, 3 where ranks 1, 2 made one of ranks 1, 2"));
 }
 
-TEST(CollectivesMatchTest, OfEquallyManyTheLaterRanksAreNamed) {
+TEST(CollectivesMatchTest, TheLaterRanksOfTwoEqualSidesAreNamed) {
   const LawResult result = groups_made({{0, 3}, {1, 2}, {1, 2}, {0, 3}});
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{1}, Rank{2}}));

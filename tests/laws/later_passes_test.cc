@@ -108,12 +108,12 @@ TEST(LaterPassesTest, OnlyRanksThatShareSamplesAreNamed) {
   EXPECT_THAT(advice[0].message, HasSubstr("20 samples are read by several of ranks 0, 2:"));
 }
 
-TEST(LaterPassesTest, RanksThatGoOnDividingTheSetAreFine) {
+TEST(LaterPassesTest, RanksThatContinueToDivideTheSetAreNotNamed) {
   EXPECT_TRUE(ReadPasses().pass(divided(1)).pass(divided(2)).pass(divided(3)).advice().empty());
 }
 
 // The law itself judges first passes.
-TEST(LaterPassesTest, RanksThatNeverDividedTheSetAreNot) {
+TEST(LaterPassesTest, RanksThatNeverDividedTheSetAreNotNamed) {
   EXPECT_TRUE(ReadPasses()
                   .pass({order(48, 1), order(48, 2)})
                   .pass({order(48, 3), order(48, 4)})
@@ -174,7 +174,7 @@ TEST(LaterPassesTest, APassThatReadsMoreMayFillUpItsBatches) {
   EXPECT_EQ(ReadPasses().pass(divided(1)).pass(filled).advice().size(), 1U);
 }
 
-TEST(LaterPassesTest, WhoDrawsWithReplacementMayDrawWhatOthersDraw) {
+TEST(LaterPassesTest, DrawsWithReplacementMayRepeatThoseOfOtherRanks) {
   std::vector<Ids> apart = {share(2, 0), share(3, 1)};
   apart[0][0] = apart[0][1];
   EXPECT_TRUE(ReadPasses().pass(divided(1)).pass(apart).advice().empty());

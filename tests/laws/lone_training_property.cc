@@ -55,7 +55,7 @@ std::string judged_lone(const DdpJob& job, const std::vector<std::uint32_t>& dra
   return render_json(report);
 }
 
-RC_GTEST_PROP(LoneTrainingProperty, NeitherTheInterleavingNorCohortsChangeTheVerdict, ()) {
+RC_GTEST_PROP(LoneTrainingProperty, TheVerdictDoesNotDependOnInterleavingOrCohorts, ()) {
   const DdpJob job = any_lone_job();
   const auto draws =
       *rc::gen::container<std::vector<std::uint32_t>>(rc::gen::arbitrary<std::uint32_t>());

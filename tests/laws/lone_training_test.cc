@@ -55,7 +55,7 @@ TEST(LoneTrainingTest, AveragesByHandShowInTheParameters) {
   }
 }
 
-TEST(LoneTrainingTest, AnAverageByHandThatARankMissesIsNone) {
+TEST(LoneTrainingTest, AManualAverageThatARankMissesDoesNotCount) {
   for (const char* law : kLaws) {
     LoneJob lone(3);
     lone.looks = true;
@@ -339,7 +339,7 @@ TEST(OwnReductionTest, AMeanOfMeansThatIsDividedOnceMoreIsWrong) {
   EXPECT_EQ(result.findings[0].weights, std::vector<double>(3, 1.0 / 9.0));
 }
 
-TEST(OwnReductionTest, OfOtherLossesADivisorMayBeLeft) {
+TEST(OwnReductionTest, ADivisorIsReportedOnlyForMeanLosses) {
   LossEvent sum = kMeanLoss;
   sum.reduction = LossReduction::kSum;
   LossEvent only_called = kMeanLoss;
@@ -371,7 +371,7 @@ TEST(OwnReductionTest, AMeanLossOfAnEarlierBackwardProvesNothing) {
   EXPECT_TRUE(check("gradient-mean", lone.job.stream).findings.empty());
 }
 
-TEST(OwnReductionTest, WeightsAndFactorsAreThePrograms) {
+TEST(OwnReductionTest, OtherWeightsAndFactorsAreNotCheckable) {
   for (const double used : {0.75, 2.5, 17.0}) {
     LoneJob lone(3);
     lone.step([&](std::int32_t) { return used; });

@@ -169,7 +169,7 @@ TEST(UnevenMeansTest, MeansOverOtherNumbersOfTermsGetAdvice) {
 }
 
 // The last batches of epochs; a tenth more; fewer passes than make a habit.
-TEST(UnevenMeansTest, WhatHappensNowAndThenOrHardlyMattersIsFine) {
+TEST(UnevenMeansTest, RareOrSmallImbalanceIsNotReported) {
   EXPECT_EQ(advised_of({{8, 8}, {8, 8}, {8, 2}, {8, 2}}), "");
   EXPECT_EQ(advised_of({{10, 11}, {10, 11}, {10, 11}, {10, 11}}), "");
   EXPECT_NE(advised_of({{10, 12}, {10, 12}, {10, 12}, {10, 12}}), "");
@@ -235,7 +235,7 @@ std::vector<Advice> in_parts(CollectiveOp op,
   return advice;
 }
 
-TEST(UnwrappedBackwardsTest, AModelThatIsSharedOutIsNotToBeWrapped) {
+TEST(UnwrappedBackwardsTest, GradientsSummedInPartsNeedNoWrapper) {
   constexpr CollectiveOp kInParts = CollectiveOp::kReduceScatter;
   for (const ReduceOp reduce : {ReduceOp::kSum, ReduceOp::kAvg}) {
     const std::vector<Advice> advice = in_parts(kInParts, reduce, 2);
@@ -252,7 +252,7 @@ TEST(UnwrappedBackwardsTest, AModelThatIsSharedOutIsNotToBeWrapped) {
       << "a call counts where it is made";
 }
 
-TEST(UnwrappedBackwardsTest, NeitherIsOneThatSmallerGroupsAddUp) {
+TEST(UnwrappedBackwardsTest, GradientsSummedWithinSmallerGroupsNeedNoWrapper) {
   CollectiveOp op = CollectiveOp::kAllReduce;
   const auto summed = [&](std::int32_t group, std::int32_t of_rank_1, ReduceOp reduce) {
     return in_parts(op, reduce, of_rank_1, CollectivePhase::kPosted, group)[0];

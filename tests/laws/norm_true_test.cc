@@ -214,7 +214,7 @@ TEST(NormTrueTest, AFactorThatIsLostInRoundingNeedNotShow) {
 }
 
 // A program may put a factor of its own on top, for all of them.
-TEST(NormTrueTest, OneMoreFactorForAllGradientsIsThePrograms) {
+TEST(NormTrueTest, AUniformExtraFactorIsNotReported) {
   const Clipping call{.limit = 1.0, .norm = 4.0, .factor = 0.25};
   EXPECT_EQ(norm_true(stepped({call, call}, 4.0, 2.0)).verdict, Verdict::kHolds);
 }
@@ -416,7 +416,7 @@ TEST(NormTrueTest, NamesAveragesThatTheProgramSumsOnceMore) {
 }
 
 // Divided again, or scaled by the program alone (a loss that all ranks have divided by a total).
-TEST(NormTrueTest, WhatAProgramMakesOfAveragesByItselfIsItsOwn) {
+TEST(NormTrueTest, ManualChangesToAveragedGradientsAreNotReported) {
   EXPECT_TRUE(norm_true(with_calls(3.0, {sum_of(1)})).findings.empty());
   EXPECT_TRUE(norm_true(with_calls(6.0, {})).findings.empty());
   EXPECT_TRUE(norm_true(with_calls(9.0, {sum_of(1)})).findings.empty());

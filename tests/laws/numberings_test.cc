@@ -82,7 +82,7 @@ TEST(NumberingsTest, ATableThatARankDidNotFinishSaysNothing) {
   EXPECT_TRUE(TablesJob(2).hold("ids", {{5, 0}, {5, 1}}).advice().empty());
 }
 
-TEST(NumberingsTest, OfEachRankTheFirstTableOfANameCounts) {
+TEST(NumberingsTest, OnlyTheFirstTableOfANameOnEachRankCounts) {
   TablesJob job(2);
   job.hold("ids", {{5, 1}, {5, 1}}).hold("ids", {{5, 2}, {5, 3}});
   EXPECT_TRUE(job.advice().empty());

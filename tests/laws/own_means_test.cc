@@ -126,7 +126,7 @@ TEST_F(OwnMeansTest, ATensorThatIsSummedTwiceIsNamed) {
       << found[0].message;
 }
 
-TEST_F(OwnMeansTest, SoIsOneWhereFactorsAreNoWholeMillionths) {
+TEST_F(OwnMeansTest, ATensorThatIsSummedTwiceIsNamedWhateverItsFactor) {
   step({alike(3 * 0.12345678), alike(0.12345678)});
   EXPECT_EQ(findings().size(), 1U);
 }

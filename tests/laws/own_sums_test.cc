@@ -22,7 +22,7 @@ Event in_wrapper(std::int32_t wrapper) {
   return event;
 }
 
-TEST(OwnSumsTest, OnlySumsThatTheProgramPostsByItselfCount) {
+TEST(OwnSumsTest, OnlySumsThatTheProgramItselfPostsCount) {
   EXPECT_TRUE(OwnSums::is_one(sum_of(4)));
   CollectiveEvent call = sum_of(4);
   call.signature.site.scope = "ddp";
@@ -35,7 +35,7 @@ TEST(OwnSumsTest, OnlySumsThatTheProgramPostsByItselfCount) {
   EXPECT_FALSE(OwnSums::is_one(call));
 }
 
-TEST(OwnSumsTest, TheyAddUpUntilTheyStartAnewWhateverWrapperIsAtWork) {
+TEST(OwnSumsTest, ManualAllReducesAccumulateAcrossWrappersUntilReset) {
   OwnSums sums;
   EXPECT_EQ(sums.find(in_wrapper(0), kRank0), nullptr);
   sums.on_call(in_wrapper(-1), sum_of(4), kRank0);

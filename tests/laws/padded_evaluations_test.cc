@@ -133,7 +133,7 @@ TEST(PaddedEvaluationsTest, WhatTheModelHasEvaluatedNoLossFunctionNeedsToSee) {
   EXPECT_TRUE(is_advised([](Evaluations& all) { all.rows(3, "mse_loss", true); })) << "trained on";
 }
 
-TEST(PaddedEvaluationsTest, OfTwoDataSetsNoNumberOfRowsIsKnown) {
+TEST(PaddedEvaluationsTest, RowsAreNotCountedOverTwoDataSets) {
   EXPECT_TRUE(is_advised([](Evaluations& all) {
     all.split = "more";
     all.drawn({7});

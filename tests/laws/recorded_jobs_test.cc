@@ -95,7 +95,7 @@ TEST(RecordedJobsTest, AMismatchAfterABatchThatOneRankLeftOutIsBlamedOnThat) {
       ::testing::EndsWith("; a synchronising forward without its backward on rank 0 (step 1)"));
 }
 
-TEST(RecordedJobsTest, AMismatchWithoutABatchLeftOutBeforeItIsNot) {
+TEST(RecordedJobsTest, AMismatchWithoutABatchLeftOutBeforeItIsNotBlamedOnOne) {
   const LawResult result = check_a_barrier_after_a_batch_left_out(kNever);
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_NE(id_of(result.findings[0].cause), "nan-skip-one-rank");

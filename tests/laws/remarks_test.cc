@@ -69,19 +69,19 @@ TEST_P(RemarksTest, AllRanksAtOnceAreAllNamed) {
   EXPECT_THAT(advice[0].message, StartsWith("ranks 0-2: together. "));
 }
 
-TEST_P(RemarksTest, LinesAboutAnythingElseAreNone) {
+TEST_P(RemarksTest, LinesAboutAnythingElseAreNotRemarks) {
   for (const LogKind other : every<LogKind>()) {
     if (other != GetParam().kind) say(0, other, "something else");
   }
   EXPECT_TRUE(advice().empty());
 }
 
-TEST_P(RemarksTest, ThreeAreShownAndTheOthersCounted) {
+TEST_P(RemarksTest, ThreeRemarksAreShownAndTheOthersCounted) {
   for (const char letter : std::string("dbca")) say(0, GetParam().kind, std::string(1, letter));
   EXPECT_THAT(advice().at(0).message, StartsWith("rank 0: a; rank 0: b; rank 0: c; and 1 more. "));
 }
 
-TEST_P(RemarksTest, SixtyFourAreKept) {
+TEST_P(RemarksTest, SixtyFourRemarksAreKept) {
   for (std::int32_t i = 0; i < 70; ++i) say(0, GetParam().kind, "text " + std::to_string(i));
   say(1, GetParam().kind, "text 0");  // Known, so kept.
   EXPECT_THAT(advice().at(0).message, HasSubstr("and 61 more. "));

@@ -383,7 +383,7 @@ TEST_F(ReplicaDifferenceTest, AParameterThatTheWrapperHasNeverSeenIsNew) {
   EXPECT_EQ(cause(), Cause::kParamReplaced);
 }
 
-TEST_F(ReplicaDifferenceTest, AParameterBesideFrozenOnesIsNotOneOfThem) {
+TEST_F(ReplicaDifferenceTest, AParameterBesideFrozenOnesIsNotFrozen) {
   const std::array<NameId, 1> others = {names_.intern("other")};
   wrap({.frozen = names_.intern_layout(others)});
   step(0, 0.1);

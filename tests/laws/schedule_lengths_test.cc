@@ -122,7 +122,7 @@ TEST(ScheduleLengthsTest, AScheduleThatDoesNotMoveEvenlyFollowsSomethingElse) {
   EXPECT_EQ(advised_of({.total = 14.0, .n_passes = 2, .stride = 2, .turns = true}), "");
 }
 
-TEST(ScheduleLengthsTest, NumbersThatNoScheduleHasAreNone) {
+TEST(ScheduleLengthsTest, LengthsThatNoScheduleCanHaveAreIgnored) {
   for (const double total : {-24.0, 1e300, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_EQ(advised_of({.total = total, .total_of_rank_1 = 24.0}), "") << total;
   }
@@ -133,7 +133,7 @@ TEST(ScheduleLengthsTest, OneStepShowsNotHowAScheduleMoves) {
   EXPECT_NE(advised_of({.total = 6.0, .n_steps = 3, .n_passes = 1}), "");
 }
 
-TEST(ScheduleLengthsTest, AStepThatWasSkippedAtTheEndIsNone) {
+TEST(ScheduleLengthsTest, AStepSkippedAtTheEndDoesNotCount) {
   EXPECT_NE(advised_of({.n_passes = 1}), "");
   EXPECT_NE(advised_of({.n_passes = 1, .skips_last = true}), "");
 }

@@ -57,7 +57,7 @@ EventStream shared_out(const Texts& of_rank_1, std::int32_t wrapper = 0) {
   return stream;
 }
 
-TEST(SharedOutTest, WhatAnotherRanksOptimizerHasIsOptimised) {
+TEST(SharedOutTest, AParameterInAnotherRanksOptimizerCountsAsOptimised) {
   for (const LawResult& judged : {check("trained-set", shared_out({"b"})),
                                   check_together("trained-set", shared_out({"b"}))}) {
     EXPECT_EQ(judged.verdict, Verdict::kHolds);
@@ -69,7 +69,7 @@ TEST(SharedOutTest, ANameInAnotherWrapperIsAnotherParameters) {
   EXPECT_EQ(check("trained-set", shared_out({"b"}, 1)).advice.size(), 1U);
 }
 
-TEST(SharedOutTest, WhatNoRanksOptimizerHasIsNot) {
+TEST(SharedOutTest, AParameterInNoRanksOptimizerIsReported) {
   const LawResult judged = check("trained-set", shared_out({"a"}));
   ASSERT_EQ(judged.advice.size(), 1U);
   EXPECT_EQ(judged.advice[0].id, "A-not-optimised");
@@ -117,7 +117,7 @@ DdpJob looped(const std::array<double, 2>& added, const std::array<double, 2>& u
   return job;
 }
 
-TEST(SharedOutTest, OfALoopItIsSaidThatStepsDifferAndNotThatNothingWasReduced) {
+TEST(SharedOutTest, ALoopIsReportedForStepsThatDifferAndNotForMissingReductions) {
   const DdpJob job = looped({1.0, 2.0}, {0.5, 1.0});
   for (const LawResult& judged :
        {check("reduced-once", job.stream), check_together("reduced-once", job.stream)}) {

@@ -325,7 +325,7 @@ TEST(SharedRowsTest, InputsThatDoNotChangeOrHaveEqualRowsAreInOrder) {
   EXPECT_THAT(job.advice(), IsEmpty()) << "one row per forward, such as a step";
 }
 
-TEST(SharedRowsTest, WhereSamplersSayWhatIsReadTheyKnowBetter) {
+TEST(SharedRowsTest, SamplerEventsTakePrecedenceOverRowComparison) {
   for (const auto& [split, n_advised] : {std::pair{"train", 0U}, {"val", 1U}}) {
     EXPECT_EQ(GivenRows().samples(split).pass({order(1), order(2)}).advice().size(), n_advised);
     EXPECT_EQ(GivenRows().batch(split).pass({order(1), order(2)}).advice().size(), n_advised);

@@ -141,7 +141,7 @@ TEST(TeamsTest, PairsThatTrainApartMayReadTheSameShards) {
   }
 }
 
-TEST(TeamsTest, RanksOfOneWrapperMayNot) {
+TEST(TeamsTest, RanksOfOneWrapperMayNotReadTheSameShards) {
   const std::vector<std::string> same_shard(2, "local-rank-as-rank");
   EXPECT_EQ(causes_of("samples-covered", sampled({.n_wrapped = 4})), same_shard);
 }

@@ -46,7 +46,7 @@ TEST_F(BatchNormTest, RunningStatisticsMoveByTheMomentum) {
   EXPECT_EQ(buffer(layer, 2), 1.0);
 }
 
-TEST_F(BatchNormTest, WithoutMomentumTheyAreTheAverageOverAllBatches) {
+TEST_F(BatchNormTest, RunningStatisticsWithoutMomentumAreTheAverageOverAllBatches) {
   BatchNorm1d layer(rt_, 1, {.momentum = std::nullopt, .dtype = DType::kF64});
 
   layer.forward(column({0, 2}));  // Mean 1, variance 2.

@@ -114,7 +114,7 @@ TEST(InitTest, AGridPointTakesOneDraw) {
   EXPECT_EQ(drawn.random(), skipped.random());
 }
 
-TEST(InitTest, NoElementsNoDraws) {
+TEST(InitTest, EmptyTensorsTakeNoDraws) {
   PlainRuntime rt;
   Generator drawn(5);
   Generator fresh(5);

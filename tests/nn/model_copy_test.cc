@@ -101,7 +101,7 @@ TEST_F(ModelCopyTest, NothingIsKnownBeforeTheFirstStep) {
   EXPECT_EQ(copies_.lines.size(), 1U);
 }
 
-TEST_F(ModelCopyTest, OtherShapesAreNoCopyAndNorIsWhatAWrapperHas) {
+TEST_F(ModelCopyTest, ModelsOfOtherShapesAndWrappedModelsAreNotCopies) {
   Linear other(rt_.runtime, 3, 2, {}, init_);
   call(other, 0, 3);
   Linear reduced(rt_.runtime, 2, 2, {}, init_);
@@ -112,7 +112,7 @@ TEST_F(ModelCopyTest, OtherShapesAreNoCopyAndNorIsWhatAWrapperHas) {
   EXPECT_THAT(copies_.lines, IsEmpty());
 }
 
-TEST_F(ModelCopyTest, EachOfSeveralIsLeftAloneUntilTheyAreGone) {
+TEST_F(ModelCopyTest, ACopyIsRecordedOnlyOnceItIsTheLastOne) {
   Linear first(rt_.runtime, 2, 2, {}, init_);
   {
     Linear second(rt_.runtime, 2, 2, {}, init_);
@@ -136,7 +136,7 @@ TEST_F(ModelCopyTest, WhatABackwardReachesIsEachRanksOwn) {
   EXPECT_EQ(copies_.lines.size(), 1U);
 }
 
-TEST_F(ModelCopyTest, WhereRanksTrainAloneSoDoTheirCopies) {
+TEST_F(ModelCopyTest, CopiesOfModelsThatRanksTrainAloneAreNotRecorded) {
   Linear copy(rt_.runtime, 2, 2, {}, init_);
   wrapped_.apart = true;
   call(copy, 0);
@@ -146,7 +146,7 @@ TEST_F(ModelCopyTest, WhereRanksTrainAloneSoDoTheirCopies) {
   EXPECT_EQ(copies_.lines.size(), 1U);
 }
 
-TEST_F(ModelCopyTest, OneThatIsLikeTwoWrappedModelsIsACopyOfNeither) {
+TEST_F(ModelCopyTest, AModelLikeTwoWrappedOnesIsACopyOfNeither) {
   Wrapped other;
   const std::int32_t wrapper = recorder_.open_wrapper();
   recorder_.set_source(wrapper, &other);

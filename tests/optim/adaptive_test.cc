@@ -72,7 +72,7 @@ TEST_F(AdaptiveTest, AdamWDecaysByDefaultAsInPyTorch) {
 }
 
 // Sums of squares 9, then 9 + 16: steps of 1/2 * 3/3 and 1/2 / (1 + 1) * 4/5.
-TEST_F(AdaptiveTest, AdagradByHand) {
+TEST_F(AdaptiveTest, AdagradEqualsTheStepsComputedByHand) {
   const Variable p = leaf(4, 3);
   Adagrad adagrad({p}, {.lr = 0.5, .lr_decay = 1.0, .eps = 0.0});
   EXPECT_EQ(adagrad.state()[1].tensors[0].item(), 0.0);
@@ -86,7 +86,7 @@ TEST_F(AdaptiveTest, AdagradByHand) {
 }
 
 // Square average 3/4 * 0 + 1/4 * 16 = 4, root 2: 4 - 1/2 * 4 / 2.
-TEST_F(AdaptiveTest, RmspropByHand) {
+TEST_F(AdaptiveTest, RmspropEqualsTheStepsComputedByHand) {
   const Variable p = leaf(4, 4);
   Rmsprop rmsprop({p}, {.lr = 0.5, .alpha = 0.75, .eps = 0.0});
 

@@ -32,7 +32,7 @@ class ClipTest : public ::testing::Test {
   PlainRuntime rt_;
 };
 
-TEST_F(ClipTest, NormsOfEachOrderByHand) {
+TEST_F(ClipTest, NormsOfEachOrderEqualThoseComputedByHand) {
   const std::vector<Variable> p = {with_grad({3}), with_grad({-4})};
 
   EXPECT_EQ(clip_grad_norm(p, {.max_norm = 100.0}), 5.0);

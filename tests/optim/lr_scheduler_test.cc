@@ -157,7 +157,7 @@ TEST_F(LrSchedulerTest, ASequenceIsAsLongAsItsLastRuleGoes) {
   EXPECT_EQ(progress_of(sgd_), "");
 }
 
-TEST_F(LrSchedulerTest, OfRulesThatAreChainedNoneSaysHowLongTheWholeIs) {
+TEST_F(LrSchedulerTest, ChainedSchedulersReportNoTotalLength) {
   ChainedLr chain(sgd_, {LinearLr{.total_iters = 2}});
   chain.step();
   EXPECT_EQ(progress_of(sgd_), "");

@@ -45,7 +45,7 @@ class OptimizerTest : public ::testing::Test {
 
 // p = 4, g = 2, lr = 1/2, momentum 1/2, decay 1/4: d = 2 + 4/4 = 3, buffer 3, p = 4 - 3/2 = 5/2;
 // then d = 2 + 5/8, buffer 3/2 + 21/8 = 33/8, p = 5/2 - 33/16 = 7/16.
-TEST_F(OptimizerTest, MomentumAndDecayByHand) {
+TEST_F(OptimizerTest, MomentumAndDecayEqualTheStepsComputedByHand) {
   const Variable p = leaf({4});
   Sgd sgd({p}, {.lr = 0.5, .momentum = 0.5, .weight_decay = 0.25});
   p.set_grad(vector({2}));

@@ -106,7 +106,7 @@ TEST_F(SparseTest, NormsAreThoseOfTheSummedRows) {
   EXPECT_THROW(clip_grad_value(std::vector{table_}, 1.0), std::runtime_error);
 }
 
-TEST_F(SparseTest, AScalerRefusesThem) {
+TEST_F(SparseTest, AScalerRefusesSparseGradients) {
   give({1}, {1});
   Sgd sgd({table_}, {});
   GradScaler scaler;

@@ -38,7 +38,7 @@ TEST(GeneratorTest, SeedsEqualInTheLow32BitsGiveOneStream) {
   EXPECT_EQ(high.initial_seed(), (std::uint64_t{1} << 32U) + 42);
 }
 
-TEST(GeneratorTest, SeedsThatDifferInTheLowBitsDoNot) {
+TEST(GeneratorTest, SeedsThatDifferInTheLow32BitsGiveOtherStreams) {
   EXPECT_NE(Generator(42).random(), Generator(43).random());
 }
 

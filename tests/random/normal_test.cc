@@ -33,7 +33,7 @@ TEST(NormalTest, FromSixteenElementsOnTheKeptHalfPairStaysWhereItIs) {
 }
 
 // Five floats of mean 0.5 and deviation 2 with seed 9, as torch gives them on any CPU.
-TEST(NormalTest, ShortFillOfSeedNine) {
+TEST(NormalTest, AShortFillOfSeedNineEqualsTorch) {
   const std::vector<std::uint32_t> expected = {
       0x3f16e687, 0x408a51be, 0x3d1b651a, 0x3f988ebf, 0x4048b526};
   Generator generator(9);

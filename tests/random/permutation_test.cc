@@ -38,7 +38,7 @@ Order naive_inside_out(std::uint32_t seed, std::uint32_t n) {
   return order;
 }
 
-TEST(PermutationTest, SeedZeroOfSixteen) {
+TEST(PermutationTest, SeedZeroPermutesSixteenElementsAsTorchDoes) {
   Generator generator(0);
   EXPECT_EQ(randperm(generator, 16), (Order{12, 10, 9, 6, 11, 8, 13, 5, 2, 14, 15, 0, 4, 3, 7, 1}));
 }

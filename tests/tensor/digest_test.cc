@@ -23,7 +23,7 @@ std::uint64_t digest_of(DType dtype, const std::vector<double>& values, std::uin
 }
 
 // The same words come out of PyTorch and of plain C++ loops.
-TEST(DigestTest, KnownVectorsOfF32) {
+TEST(DigestTest, F32TensorsHaveTheirKnownDigests) {
   EXPECT_EQ(digest_of(DType::kF32, {}), 0U);
   EXPECT_EQ(digest_of(DType::kF32, {0}), 0xe220a8397b1dcdafU);
   EXPECT_EQ(digest_of(DType::kF32, {0, 0, 0}), 0x575da3bc9ce078f2U);
@@ -34,7 +34,7 @@ TEST(DigestTest, KnownVectorsOfF32) {
   EXPECT_EQ(digest_of(DType::kF32, {1, 2, 3}, 5), 0x8335bc1684693220U);
 }
 
-TEST(DigestTest, KnownVectorsOfOtherTypes) {
+TEST(DigestTest, TensorsOfOtherTypesHaveTheirKnownDigests) {
   EXPECT_EQ(digest_of(DType::kF64, {1, 2, 3}), 0xc12e61feb0bf9e3aU);
   EXPECT_EQ(digest_of(DType::kF64, {1, 2}), 0x463f281b672605eaU);
   EXPECT_EQ(digest_of(DType::kF64, {-1, -2}), 0x293c354bea285970U);
@@ -51,7 +51,7 @@ TEST(DigestTest, AComplexNumberIsAPairOfFloats) {
   EXPECT_EQ(digest_of(DType::kF32, {1, 2}), 0x38dc5791b0c77860U);
 }
 
-TEST(DigestTest, KnownVectorsOfLongerTensors) {
+TEST(DigestTest, LongerTensorsHaveTheirKnownDigests) {
   std::vector<double> values(1000003);
   std::iota(values.begin(), values.end(), 0.0);
   const std::vector<double> transposed = {0, 4, 8, 1, 5, 9, 2, 6, 10, 3, 7, 11};

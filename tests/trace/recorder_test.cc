@@ -260,7 +260,7 @@ std::vector<std::uint64_t> digests_of(std::span<const Tensor> tensors) {
   return digests;
 }
 
-TEST(RecorderTest, StatesOfRanksThatHoldTheSameBytesOrOthersAreDigestedAsByThemselves) {
+TEST(RecorderTest, DigestsTakenForSeveralRanksEqualThoseTakenOneByOne) {
   PlainRuntime rt;
   const Tensor w = Tensor::full(rt.runtime(), {64}, DType::kF32, 0.5);
   const Tensor none = Tensor::empty(rt.runtime(), {0}, DType::kF32);

@@ -124,7 +124,7 @@ TEST(TraceDigestTest, TheValueOfALossChangesBoth) {
   EXPECT_NE(run(0.25).trace, run(0.5).trace);
 }
 
-TEST(TraceDigestTest, ALossThatOnlyItsValueTellsApartIsFoldedAsByItself) {
+TEST(TraceDigestTest, ALossFoldedByItsValueHasTheDigestOfTheWholeEvent) {
   EventStream stream(1);
   stream.add(0, LossEvent{.value = 1.0, .denominator = 2.0});
   stream.add(0, LossEvent{.value = 3.0, .denominator = 2.0});

@@ -84,7 +84,7 @@ TEST(SafeTensors, ARefusalThatQuotesANameIsOneLine) {
   }
 }
 
-TEST(SnapshotManifest, WhatHasAnotherTitleIsNone) {
+TEST(SnapshotManifest, ATextWithAnotherTitleIsNotAManifest) {
   const std::string text = render_manifest({.step = 3, .n_ranks = 2, .files = {}});
   const std::string_view digest_line = "digest 0123456789abcdef\n";
   std::string above = text.substr(0, text.size() - digest_line.size());

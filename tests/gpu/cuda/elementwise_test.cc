@@ -61,7 +61,7 @@ void add_binary(std::vector<Case>& cases, const Case& like, const Binary& run) {
 
 class ElementwiseTest : public BesideCpu {};
 
-TEST_P(ElementwiseTest, Arithmetic) {
+TEST_P(ElementwiseTest, ArithmeticHasTheCpusBits) {
   std::vector<Case> cases;
   add_binary(cases, {.name = "add", .run = {}}, [](Kernels& k, auto& out, auto& a, auto& b) {
     k.add(out, a, b);
@@ -96,7 +96,7 @@ TEST_P(ElementwiseTest, Arithmetic) {
   expect_same(cases);
 }
 
-TEST_P(ElementwiseTest, ActivationsWithoutTheLibrary) {
+TEST_P(ElementwiseTest, ActivationsWithoutTheLibraryHaveTheCpusBits) {
   std::vector<Case> cases;
   add_unary(
       cases, {.name = "relu", .run = {}}, [](Kernels& k, auto& out, auto& in) { k.relu(out, in); });
@@ -113,7 +113,7 @@ TEST_P(ElementwiseTest, ActivationsWithoutTheLibrary) {
 }
 
 // The bounds are derived in docs/gpu.md; they are the device's alone.
-TEST_P(ElementwiseTest, ActivationsOfTheLibrary) {
+TEST_P(ElementwiseTest, ActivationsOfTheLibraryAreWithinItsBounds) {
   std::vector<Case> cases;
   add_unary(cases, {.name = "tanh", .run = {}, .ulps = 4.0}, [](Kernels& k, auto& out, auto& in) {
     k.tanh(out, in);
@@ -135,7 +135,7 @@ TEST_P(ElementwiseTest, ActivationsOfTheLibrary) {
   expect_same(cases, cuda::kStrict);
 }
 
-TEST_P(ElementwiseTest, SpreadOverRowsAndChannels) {
+TEST_P(ElementwiseTest, ValuesSpreadOverRowsAndChannelsHaveTheCpusBits) {
   const auto row = [](std::int64_t n_rows, std::int64_t width) {
     return Case{.name = "add_row", .run = [=](Bench& b) {
                   const Tensor out = b.out({n_rows, width});
@@ -160,7 +160,7 @@ TEST_P(ElementwiseTest, SpreadOverRowsAndChannels) {
                channels({3, 2, 4})});
 }
 
-TEST_P(ElementwiseTest, MoreElementsThanOneGridHasThreads) {
+TEST_P(ElementwiseTest, TensorsLargerThanOneGridHaveTheCpusBits) {
   constexpr std::int64_t kMany = 300'007;
   expect_same({{.name = "add_scaled", .run = [](Bench& b) {
                   const Tensor out = b.in({kMany});
@@ -169,7 +169,7 @@ TEST_P(ElementwiseTest, MoreElementsThanOneGridHasThreads) {
                 }}});
 }
 
-TEST_P(ElementwiseTest, FillsOfEveryDtype) {
+TEST_P(ElementwiseTest, FillsOfEveryDtypeHaveTheCpusBits) {
   std::vector<Case> cases;
   for (const double value : {0.0, -0.0, 1.0, 0.1, 3.0}) {
     for (const std::int64_t n : kSizes) {
@@ -186,7 +186,7 @@ TEST_P(ElementwiseTest, FillsOfEveryDtype) {
   expect_same(cases);
 }
 
-TEST_P(ElementwiseTest, CopiesFromEveryDtypeToEveryOther) {
+TEST_P(ElementwiseTest, CopiesBetweenAllDtypesHaveTheCpusBits) {
   std::vector<Case> cases;
   for (const DType from : kAll) {
     // A number outside an integer's range has no promised image.
@@ -220,7 +220,7 @@ TEST_P(ElementwiseTest, CopiesFromEveryDtypeToEveryOther) {
   expect_same(cases);
 }
 
-TEST_P(ElementwiseTest, SlopesOfLosses) {
+TEST_P(ElementwiseTest, SlopesOfLossesHaveTheCpusBits) {
   const auto slope = [](std::int64_t n, bool squared) {
     return Case{.name = squared ? "mse_backward" : "l1_backward", .run = [=](Bench& b) {
                   const Tensor out = b.out({n});

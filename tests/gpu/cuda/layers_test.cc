@@ -19,7 +19,7 @@ Tensors softmax_both_ways(Bench& b, const Shape& shape, const Kernels::Softmax& 
 }
 
 // Bounds of the device: docs/gpu.md.
-TEST_P(LayersTest, Softmax) {
+TEST_P(LayersTest, SoftmaxIsWithinItsBoundsOfTheCpu) {
   std::vector<Case> cases;
   for (const Kernels::Softmax& options :
        {Kernels::Softmax{}, Kernels::Softmax{.log = true}, Kernels::Softmax{.causal = true}}) {
@@ -44,7 +44,7 @@ TEST_P(LayersTest, Softmax) {
   expect_same(cases, cuda::kStrict);
 }
 
-TEST_P(LayersTest, CrossEntropy) {
+TEST_P(LayersTest, CrossEntropyIsWithinItsBoundsOfTheCpu) {
   std::vector<Case> cases;
   for (const Shape& shape : {Shape{1, 2}, Shape{37, 10}, Shape{300, 33}}) {
     cases.push_back({.name = "cross_entropy",
@@ -67,7 +67,7 @@ TEST_P(LayersTest, CrossEntropy) {
   expect_same(cases, cuda::kStrict);
 }
 
-TEST_P(LayersTest, LayerNorm) {
+TEST_P(LayersTest, LayerNormHasTheCpusBits) {
   std::vector<Case> cases;
   for (const Shape& shape : {Shape{1, 1}, Shape{5, 33}, Shape{2, 3, 16}, Shape{300, 7}}) {
     cases.push_back({.name = "layer_norm", .run = [=](Bench& b) {
@@ -101,7 +101,7 @@ Tensors batch_norm_both_ways(Bench& b, const Shape& shape, bool training, bool a
   return {out, running[0], running[1], saved[0], saved[1], grads[0], grads[1], grads[2]};
 }
 
-TEST_P(LayersTest, BatchNorm) {
+TEST_P(LayersTest, BatchNormHasTheCpusBits) {
   std::vector<Case> cases;
   for (const bool training : {false, true}) {
     for (const bool affine : {false, true}) {
@@ -146,7 +146,7 @@ Tensors synchronised_batch_norm(Bench& b, const Shape& shape, bool affine) {
   return all;
 }
 
-TEST_P(LayersTest, SynchronisedBatchNorm) {
+TEST_P(LayersTest, SynchronisedBatchNormHasTheCpusBits) {
   std::vector<Case> cases;
   for (const Shape& shape : {Shape{4, 3}, Shape{2, 3, 5, 5}, Shape{1, 40, 7}}) {
     for (const bool affine : {false, true}) {
@@ -158,7 +158,7 @@ TEST_P(LayersTest, SynchronisedBatchNorm) {
   expect_same(cases);
 }
 
-TEST_P(LayersTest, TablesAndAxes) {
+TEST_P(LayersTest, TablesAndAxesHaveTheCpusBits) {
   const Case tables{.name = "gather and scatter", .run = [](Bench& b) {
                       const Tensor table = b.in({7, 33});
                       const Tensor indices = b.indices(100, 7);
@@ -206,7 +206,7 @@ Tensors windows(Bench& b, const Kernels::Window& window) {
   return {columns, image, most, positions, most_slope, mean, mean_slope};
 }
 
-TEST_P(LayersTest, WindowsOverImages) {
+TEST_P(LayersTest, WindowsOverImagesHaveTheCpusBits) {
   std::vector<Case> cases;
   for (const std::int64_t stride : {1, 2, 3}) {
     for (const std::int64_t padding : {0, 1}) {
@@ -262,7 +262,7 @@ Case steps(std::string name, std::size_t n_kept, Update update) {
           }};
 }
 
-TEST_P(LayersTest, Sgd) {
+TEST_P(LayersTest, SgdStepsHaveTheCpusBits) {
   std::vector<Case> cases;
   for (const unsigned bits : {0U, 1U, 2U, 3U, 4U, 5U, 6U, 7U, 15U}) {
     SgdUpdate update{.lr = 0.1, .momentum = (bits & 1U) != 0 ? 0.9 : 0.0};
@@ -280,7 +280,7 @@ TEST_P(LayersTest, Sgd) {
   expect_same(cases);
 }
 
-TEST_P(LayersTest, Adam) {
+TEST_P(LayersTest, AdamStepsHaveTheCpusBits) {
   std::vector<Case> cases;
   for (const unsigned bits : {0U, 1U, 2U, 4U, 8U, 15U, 16U, 24U}) {
     AdamUpdate update{.lr = 0.01, .weight_decay = (bits & 1U) != 0 ? 0.1 : 0.0};
@@ -299,7 +299,7 @@ TEST_P(LayersTest, Adam) {
   expect_same(cases);
 }
 
-TEST_P(LayersTest, AdagradAndRmsprop) {
+TEST_P(LayersTest, AdagradAndRmspropStepsHaveTheCpusBits) {
   std::vector<Case> cases;
   for (const bool decays : {false, true}) {
     const AdagradUpdate update{.lr = 0.1,

@@ -102,7 +102,7 @@ TEST_P(SumsTest, LargeProductsOfTheLibraryAreClose) {
   expect_same(cases, cuda::kFast);
 }
 
-TEST_P(SumsTest, RowsAndChannels) {
+TEST_P(SumsTest, SumsOfRowsAndChannelsHaveTheCpusBits) {
   std::vector<Case> cases;
   for (const Shape& shape : {Shape{1, 1}, Shape{1, 300}, Shape{77, 5}, Shape{301, 257}}) {
     cases.push_back({.name = "sum_rows", .run = [=](Bench& b) {
@@ -121,7 +121,7 @@ TEST_P(SumsTest, RowsAndChannels) {
   expect_same(cases);
 }
 
-TEST_P(SumsTest, SumsAndLossesOfEverything) {
+TEST_P(SumsTest, SumsAndLossesOfWholeTensorsHaveTheCpusBits) {
   std::vector<Case> cases;
   for (const std::int64_t n : kSumSizes) {
     cases.push_back({.name = "sum_all", .run = [=](Bench& b) {
@@ -142,7 +142,7 @@ TEST_P(SumsTest, SumsAndLossesOfEverything) {
   expect_same(cases);
 }
 
-TEST_P(SumsTest, NormsAndUnscaling) {
+TEST_P(SumsTest, NormsAndUnscalingHaveTheCpusBits) {
   std::vector<Case> cases;
   for (const std::int64_t n : kSumSizes) {
     for (const double p : {1.0, 2.0, std::numeric_limits<double>::infinity()}) {
@@ -159,7 +159,7 @@ TEST_P(SumsTest, NormsAndUnscaling) {
   expect_same(cases);
 }
 
-TEST_P(SumsTest, DigestsAndSketches) {
+TEST_P(SumsTest, DigestsAndSketchesHaveTheCpusBits) {
   std::vector<Case> cases;
   for (const std::int64_t n : {std::int64_t{0},
                                std::int64_t{1},
@@ -230,7 +230,7 @@ Case all_reduce(ReduceOp op, std::size_t n_ranks, std::vector<DType> dtypes, boo
           .dtypes = std::move(dtypes)};
 }
 
-TEST_P(SumsTest, AllReductions) {
+TEST_P(SumsTest, AllReductionsHaveTheCpusBits) {
   const std::vector<DType> ints = {DType::kI8, DType::kU8, DType::kI32, DType::kI64, DType::kBool};
   std::vector<DType> numbers = kFloats;
   numbers.insert(numbers.end(), ints.begin(), ints.end());

@@ -163,12 +163,12 @@ TEST_P(TrainingTest, JobsWithoutTheLibrarysFunctionsEndWithTheProcessorsBits) {
   expect_same_training(strict_jobs(), {.cublas = false});
 }
 
-TEST_P(TrainingTest, AllJobsDoSoInStrictArithmetic) {
+TEST_P(TrainingTest, AllJobsEndWithTheProcessorsBitsInStrictArithmetic) {
   expect_same_training(strict_jobs(), cuda::kStrict);
   expect_same_training(library_jobs(), cuda::kStrict);
 }
 
-TEST_P(TrainingTest, JobsWithThemDoSoOnTheHostAndComeCloseOnTheDevice) {
+TEST_P(TrainingTest, LibraryJobsHaveTheProcessorsBitsOnTheHostAndComeCloseOnTheDevice) {
   if (GetParam() != cuda::ExecutionTarget::kDevice) {
     return expect_same_training(library_jobs(), {.cublas = false});
   }
@@ -185,7 +185,7 @@ TEST_P(TrainingTest, JobsWithThemDoSoOnTheHostAndComeCloseOnTheDevice) {
   }
 }
 
-TEST_P(TrainingTest, TheSameJobTwiceHasTheSameBits) {
+TEST_P(TrainingTest, TrainingIsDeterministic) {
   for (const Job& job : library_jobs()) {
     Machine first(accelerator());
     Machine second(accelerator());

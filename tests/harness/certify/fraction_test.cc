@@ -56,13 +56,13 @@ TEST(FractionTest, IsNegativeWhereTheNumberIs) {
 
 // The square root of 1/2 is irrational: its convergents come no closer than 1 / (3 q^2), and that is
 // more than the error for all q that are looked for.
-TEST(FractionTest, IsNotFoundInANumberThatIsNone) {
+TEST(FractionTest, IrrationalAndInfiniteNumbersHaveNoFraction) {
   EXPECT_FALSE(nearest_fraction(std::sqrt(0.5), kHalfUlp).has_value());
   EXPECT_FALSE(nearest_fraction(std::nan(""), kHalfUlp).has_value());
   EXPECT_FALSE(nearest_fraction(1e300, 1e280).has_value());
 }
 
-TEST(FractionTest, TellsNeighboursApart) {
+TEST(FractionTest, ANumberJustOutsideTheBoundIsAnotherFraction) {
   // Next to 1/1000 and just outside of the bound.
   const double off = 0.001 * (1 + 1e-12);
   EXPECT_NE(nearest_fraction(off, off * 100 * kHalfUlp), Fraction(1, 1000));

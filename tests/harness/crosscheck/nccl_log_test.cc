@@ -57,7 +57,7 @@ TEST(NcclLogTest, AChannelThatNcclDoesNotHaveIsRefused) {
 }
 
 // 32 bits would take this number for 2.
-TEST(NcclLogTest, ATreeWithANumberThatNoRankHasIsNone) {
+TEST(NcclLogTest, ATreeWithANumberThatNoRankHasIsIgnored) {
   const std::string call = "AllReduce: 8 Bytes -> Algo TREE proto SIMPLE channel{Lo..Hi}={0..0}";
   const auto log = read({"Channel 00/01 : 0 1 2", "Trees [0] -4294967294/-1/-1->0->-1", call});
   ASSERT_TRUE(log.ok());

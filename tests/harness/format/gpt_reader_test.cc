@@ -38,7 +38,7 @@ TEST_F(GptReaderTest, SizesThatAreGivenMustFitTheText) {
   EXPECT_EQ(error_of(job(", dropout = 1.5")), "job.toml:3:35: 'model.dropout' is a probability");
 }
 
-TEST_F(GptReaderTest, ItsKeysBelongToItAlone) {
+TEST_F(GptReaderTest, KeysOfAGptAndOfOtherModelsAreNotInterchangeable) {
   EXPECT_EQ(error_of(job(", widths = [4, 4]")),
             "job.toml:3:34: a gpt has one 'model.width', not 'widths'");
   EXPECT_EQ(error_of(replaced(small_job(), "model = { ", "model = { heads = 2, ")),

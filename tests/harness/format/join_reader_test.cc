@@ -46,7 +46,7 @@ TEST_F(JoinReaderTest, RanksWithinItHaveNoCommonNumberOfSteps) {
               HasSubstr("does not support snapshots"));
 }
 
-TEST_F(JoinReaderTest, ItShadowsAWrapperWhoseGraphMayChange) {
+TEST_F(JoinReaderTest, JoinNeedsAWrapperWithoutAStaticGraph) {
   EXPECT_THAT(error_of(joined("") + "ddp = { wrap = false, average = \"manual\" }\n"),
               HasSubstr("'loop.join' shadows a wrapper's collectives: set ddp.wrap = true"));
   EXPECT_THAT(error_of(joined("") + "ddp = { static_graph = true }\n"),

@@ -27,7 +27,7 @@ void expect_quiet(const Report& report) {
 
 }  // namespace
 
-TEST(HealthyTest, OneSeedPerRankBeforeWrapping) {
+TEST(HealthyTest, OneSeedPerRankBeforeWrappingIsQuiet) {
   const auto run = run_ranks({.ranks = 3}, [](RankContext& context) {
     const auto model = small_mlp(context, 100 + static_cast<std::uint64_t>(context.rank()));
     DistributedDataParallel ddp(*model, context.world());
@@ -43,7 +43,7 @@ TEST(HealthyTest, OneSeedPerRankBeforeWrapping) {
   expect_quiet(run.report);
 }
 
-TEST(HealthyTest, LocalBatchNormInTraining) {
+TEST(HealthyTest, LocalBatchNormInTrainingIsQuiet) {
   const auto run = run_ranks({.ranks = 2}, [](RankContext& context) {
     nn::Sequential model(context.runtime());
     Generator generator(1);
@@ -65,7 +65,7 @@ TEST(HealthyTest, LocalBatchNormInTraining) {
 
 class AccumulationTest : public ::testing::TestWithParam<bool> {};
 
-TEST_P(AccumulationTest, IsHealthyWithAndWithoutNoSync) {
+TEST_P(AccumulationTest, AccumulationIsQuietWithAndWithoutNoSync) {
   const bool no_sync = GetParam();
   const auto run = run_ranks({.ranks = 4}, [no_sync](RankContext& context) {
     const auto model = small_mlp(context, 3);
@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(NoSync, AccumulationTest, ::testing::Bool());
 
 // The generator's step sends gradients through the discriminator, whose reducer averages them too;
 // they are thrown away before the discriminator's own step.
-TEST(HealthyTest, AGanWithTwoWrappedModels) {
+TEST(HealthyTest, AGanWithTwoWrappedModelsIsQuiet) {
   const auto run = run_ranks({.ranks = 2}, [](RankContext& context) {
     Generator seed(11);
     nn::Sequential generator(context.runtime());
@@ -122,7 +122,7 @@ TEST(HealthyTest, AGanWithTwoWrappedModels) {
   expect_quiet(run.report);
 }
 
-TEST(HealthyTest, OneBroadcastCalledFromTwoLines) {
+TEST(HealthyTest, OneBroadcastCalledFromTwoLinesIsQuiet) {
   const auto run = run_ranks({.ranks = 2}, [](RankContext& context) {
     std::vector<float> data(3, static_cast<float>(context.rank()));
     const Memory memory = Memory::of(std::span(data));
@@ -140,7 +140,7 @@ TEST(HealthyTest, OneBroadcastCalledFromTwoLines) {
 }
 
 // The negative twin of this file: the same loop with one line missing is noticed.
-TEST(HealthyTest, TheSameLoopThroughTheInnerModelIsNot) {
+TEST(HealthyTest, ALoopThroughTheInnerModelIsReported) {
   const auto run = run_ranks({.ranks = 2}, [](RankContext& context) {
     const auto model = small_mlp(context, 3);
     DistributedDataParallel ddp(*model, context.world());

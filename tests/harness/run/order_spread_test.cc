@@ -34,7 +34,7 @@ std::string four_contributions() {
          "loop = { steps = 1 }\n";
 }
 
-TEST_F(OrderSpreadTest, ThreeContributionsWhoseSumsDiffer) {
+TEST_F(OrderSpreadTest, TheSpreadOfThreeContributionsIsThatOfTheirOrders) {
   const OrderSpread spread = spread_of(four_contributions());
 
   // From the left: (1 + 2^-24) + 2^-24 rounds to 1 twice. The small ones first: 1 + 2^-23.

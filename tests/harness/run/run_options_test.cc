@@ -83,7 +83,7 @@ std::vector<BadOptions> bad_options() {
 
 }  // namespace
 
-TEST(RunOptionsTest, ThatMakeNoSenseAreRefusedWithTheirValues) {
+TEST(RunOptionsTest, OptionsThatMakeNoSenseAreRefusedWithTheirValues) {
   for (const BadOptions& bad : bad_options()) {
     const std::string expected = bad.says;
     const std::string refusal = refusal_of(bad.options);
@@ -93,7 +93,7 @@ TEST(RunOptionsTest, ThatMakeNoSenseAreRefusedWithTheirValues) {
   }
 }
 
-TEST(RunOptionsTest, ThatMakeSenseAreAccepted) {
+TEST(RunOptionsTest, OptionsThatMakeSenseAreAccepted) {
   EXPECT_EQ(refusal_of({}), "(accepted)");
   EXPECT_EQ(
       refusal_of({.ranks = 1,

@@ -74,7 +74,7 @@ TEST(UncaughtDeathTest, NothingIsPrintedOfAnExceptionThatTheProgramCaught) {
   EXPECT_DEATH(die_of_another(), ::testing::AllOf(HasSubstr("another"), Not(HasSubstr("rank 1"))));
 }
 
-TEST(UncaughtTest, WhoCatchesTheExceptionCanAskForTheReport) {
+TEST(UncaughtTest, ACaughtExceptionHasTheReport) {
   const Report* report = nullptr;
   try {
     run_ranks({.ranks = 2}, trained_apart);
@@ -103,7 +103,7 @@ TEST(UncaughtTest, OtherExceptionsHaveNoReport) {
 }
 
 // Its text is another than what the rank threw; it has a report all the same.
-TEST(UncaughtTest, ARefusedCallHasAReportToo) {
+TEST(UncaughtTest, ARefusedCallHasAReport) {
   try {
     run_ranks({.ranks = 2}, [](RankContext& rank) {
       float value = 1.0F;

@@ -46,12 +46,12 @@ std::int64_t blocks_after(std::int32_t ranks) {
   return blocks_of_call();
 }
 
-TEST(WarmRunsTest, WhatALargeWorldLeavesIsGivenBack) {
+TEST(WarmRunsTest, ALargeWorldGivesItsMemoryBack) {
   const std::int64_t after_small = blocks_after(64);
   EXPECT_GT(blocks_after(65), after_small);
 }
 
-TEST(WarmRunsTest, SoIsTheMemoryOfLargeTensors) {
+TEST(WarmRunsTest, LargeTensorsGiveTheirMemoryBack) {
   const auto fill = [](std::int64_t n_floats) {
     return [n_floats](RankContext& context) {
       Tensor::full(context.runtime(), {n_floats}, DType::kF32, 1.0);
@@ -64,7 +64,7 @@ TEST(WarmRunsTest, SoIsTheMemoryOfLargeTensors) {
   EXPECT_GT(blocks_of_call(), warm);
 }
 
-TEST(WarmRunsTest, SoIsWhatAProgramLeavesThatThrows) {
+TEST(WarmRunsTest, AProgramThatThrowsGivesItsMemoryBack) {
   const std::int64_t warm = warm_blocks();
   EXPECT_THROW(run_ranks({.ranks = 4},
                          [](RankContext& context) {

@@ -14,7 +14,7 @@ TEST(CallSitesTest, ASiteIsAFileAndALineOfIt) {
   EXPECT_TRUE(parse_site("a:1000000000"));
 }
 
-TEST(CallSitesTest, WithoutAFileOrALineThatExistsThereIsNone) {
+TEST(CallSitesTest, ATextWithoutAFileOrALineIsNoSite) {
   for (const char* const text :
        {"", "a", ":", ":1", "a:", "a:b", "a:1b", "a:0", "a:-1", "a:1000000001"}) {
     EXPECT_FALSE(parse_site(text)) << text;

@@ -136,7 +136,7 @@ TEST(RankStepsTest, AnEvaluationBelongsToNoStep) {
   EXPECT_EQ(steps[0].communication_ns, 0);
 }
 
-TEST(RankStepsTest, AsynchronousCallsBetweenStepsAreNoneOfAStep) {
+TEST(RankStepsTest, AsynchronousCallsBetweenStepsBelongToNoStep) {
   MadeTrace made;
   made.forward(0, 0);
   made.step(0, 10);
@@ -149,7 +149,7 @@ TEST(RankStepsTest, AsynchronousCallsBetweenStepsAreNoneOfAStep) {
   EXPECT_EQ(steps[1].communication_ns, 0);
 }
 
-TEST(RankStepsTest, AStepThatARestartCutShortIsNone) {
+TEST(RankStepsTest, AStepThatARestartCutShortIsNotCounted) {
   MadeTrace made;
   made.forward(0, 0);
   made.add(0, 100, ForwardEvent{}, 1);

@@ -59,7 +59,7 @@ TEST(CostFitTest, CallsOfOneSizeTellNoLatency) {
   EXPECT_NEAR(fit.value().gb_per_s, 6.0 * 262'144.0 / calls[0].took_ns, 1e-5);
 }
 
-TEST(CostFitTest, NeitherPartIsFittedBelowZero) {
+TEST(CostFitTest, LatencyAndBandwidthAreNeverFittedBelowZero) {
   // Less than proportional to nothing: a longer message takes less time.
   const std::vector<MeasuredCalls> falling = {
       {.calls = {{.n_bytes = 1000, .n_ranks = 2}}, .took_ns = 4000.0},

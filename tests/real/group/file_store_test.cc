@@ -112,7 +112,7 @@ TEST(FileStoreTest, ARankThatFailsNotifiesTheOthers) {
   EXPECT_EQ(statuses, (std::vector<int>{0, 0}));
 }
 
-TEST(FileStoreTest, OneOfSeveralRemovesAKey) {
+TEST(FileStoreTest, AKeyIsRemovedOnce) {
   const TempFolder folder;
   const FileStore store(folder.path(), "group", 0);
   EXPECT_FALSE(store.read("offer").has_value());

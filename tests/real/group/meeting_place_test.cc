@@ -107,7 +107,7 @@ TEST(MeetingPlaceTest, AMeetingBeginsWhileTheEmptyPointIsRemovedAgainAndAgain) {
   EXPECT_THAT(errors_of_meetings(1, 200), ::testing::IsEmpty());
 }
 
-TEST(MeetingPlaceTest, SoDoMeetingsSideBySideThatMakeThePointForEachOther) {
+TEST(MeetingPlaceTest, ConcurrentMeetingsThatShareAPointAllSucceed) {
   EXPECT_THAT(errors_of_meetings(3, 200), ::testing::IsEmpty());
 }
 
@@ -128,7 +128,7 @@ TEST(MeetingPlaceTest, APlaceInWhichNoFolderCanBeMadeIsAnErrorAtTheDeadline) {
             "/proc/lockstep: cannot make this folder: No such file or directory");
 }
 
-TEST(MeetingPlaceTest, WhoIsGoneDoesNotKeepTheFolder) {
+TEST(MeetingPlaceTest, ADeadProcessDoesNotKeepTheFolder) {
   const TempFolder folder;
   const std::string point = folder.path() + "/point";
   play(2, [&](int rank) {
@@ -143,7 +143,7 @@ TEST(MeetingPlaceTest, WhoIsGoneDoesNotKeepTheFolder) {
   EXPECT_FALSE(fs::exists(point));
 }
 
-TEST(MeetingPlaceTest, WhatKilledRunsLeftIsRemovedByTheNext) {
+TEST(MeetingPlaceTest, TheNextRunRemovesTheFoldersOfKilledOnes) {
   const TempFolder folder;
   const std::string point = folder.path() + "/point";
   play(2, [&](int rank) {
@@ -158,7 +158,7 @@ TEST(MeetingPlaceTest, WhatKilledRunsLeftIsRemovedByTheNext) {
 }
 
 // A folder of another program's, and a run that is still on its way in.
-TEST(MeetingPlaceTest, WhatIsNotItsOwnStays) {
+TEST(MeetingPlaceTest, ForeignFilesAndUnfinishedMeetingsStay) {
   const TempFolder folder;
   const std::string point = folder.path() + "/point";
   fs::create_directories(point + "/session-of-one-who-is-not-in-yet");
@@ -167,7 +167,7 @@ TEST(MeetingPlaceTest, WhatIsNotItsOwnStays) {
   EXPECT_EQ(names_in(point), (std::set<std::string>{"letter", "session-of-one-who-is-not-in-yet"}));
 }
 
-TEST(MeetingPlaceTest, WhoIsLateFindsNoMeetingWhoseDoorsAreClosed) {
+TEST(MeetingPlaceTest, ALateProcessFindsNoMeetingThatHasClosed) {
   const TempFolder folder;
   const std::string point = folder.path() + "/point";
   const auto first = MeetingPlace::join(point, 0, 1, kPatience);

@@ -109,7 +109,7 @@ TEST(LauncherPlaceTest, AVariableThatMakesNoSenseIsNamed) {
   EXPECT_EQ(refused(variables), "SLURM_STEP_NUM_NODES: '-3' is not a whole number, 0 or more");
 }
 
-TEST(LauncherPlaceTest, TheFirstMachineOfAList) {
+TEST(LauncherPlaceTest, TheFirstMachineOfAListIsFound) {
   EXPECT_EQ(first_host_of("n01"), "n01");
   EXPECT_EQ(first_host_of("a,b,c"), "a");
   EXPECT_EQ(first_host_of("n[01-04,09],login"), "n01");

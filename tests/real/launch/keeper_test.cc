@@ -51,7 +51,7 @@ TEST(KeeperTest, AFolderThatItMadeGoesWhenTheProcessIsKilled) {
   EXPECT_TRUE(happens([&] { return fs::is_empty(parent.path()); }));
 }
 
-TEST(KeeperTest, WhatOthersMadeStays) {
+TEST(KeeperTest, AFolderThatAnotherProcessMadeStays) {
   const testing::TempFolder parent;
   die_with_a_folder(parent.path(), false);
   die_with_a_folder(parent.path(), true);

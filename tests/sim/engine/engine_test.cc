@@ -176,7 +176,7 @@ TEST(EngineDeathTest, WithoutGuardPagesTheOverrunIsFoundBeforeItsNeighbourRuns) 
               kUsedUp);
 }
 
-TEST(EngineDeathTest, ALargerStackHoldsTheSameRecursion) {
+TEST(EngineDeathTest, ALargerStackHoldsARecursionThatOverrunsASmallOne) {
   run_out_of_stack({.bytes = 256 * 1024});
   run_out_of_stack({.bytes = 256 * 1024, .n_guarded = 0});
 }

@@ -98,7 +98,7 @@ TEST(VirtualDisk, LetsAPublishedFileSurviveEverything) {
   }
 }
 
-TEST(VirtualDisk, RunsFull) {
+TEST(VirtualDisk, AFullDiskCutsWritesShortAndRefusesPublications) {
   VirtualDisk disk(10);
   must(disk.make_folder("a"));
   must(disk.write("a/x", "1234567"));

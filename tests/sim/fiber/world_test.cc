@@ -436,7 +436,7 @@ TEST(WorldTest, ActionsAreChosenLikeRanks) {
   EXPECT_EQ(handler.picked[3], 4U);
 }
 
-TEST(WorldTest, TenThousandRanks) {
+TEST(WorldTest, TenThousandRanksRunToTheirEnd) {
   World world;
   SeededStrategy strategy(3);
   std::int64_t n_points = 0;

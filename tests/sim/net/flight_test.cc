@@ -198,7 +198,7 @@ class TamperedRing : public ::testing::Test {
   Operation operation_;
 };
 
-TEST_F(TamperedRing, UntamperedItIsGloos) {
+TEST_F(TamperedRing, AnUntamperedRingIsGloos) {
   EXPECT_EQ(run([](RingPlan&) {}).outputs, at_once(operation_, inputs_));
 }
 

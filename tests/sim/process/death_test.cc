@@ -108,7 +108,7 @@ TEST(ProcessDeathTest, AProcessThatOnlyClosesItsSocketIsEnded) {
   EXPECT_EQ(found.ends[0].outcome, RankOutcome::kFinished);
 }
 
-TEST(ProcessDeathTest, OneThatIgnoresStopIsEndedAfterTheGracePeriod) {
+TEST(ProcessDeathTest, AProcessThatIgnoresStopIsEndedAfterTheGracePeriod) {
   CoordinatorOptions options;
   options.outside.grace_ms = 50;
   const Coordination found = coordinate_processes(2, options, [](RankClient& rank) {
@@ -178,7 +178,7 @@ TEST(ProcessDeathTest, AProcessThatWaitsForItsOwnThreadsForeverIsPartOfTheVerdic
                     HasSubstr("rank 1 waits for code outside Lockstep's calls")));
 }
 
-TEST(ProcessDeathTest, OneThatSomethingElseMayWakeIsWaitedFor) {
+TEST(ProcessDeathTest, AProcessThatSomethingElseMayWakeIsWaitedFor) {
   const auto nap = [] {
     for (int slice = 0; slice < 4; ++slice) ::usleep(200'000);
   };

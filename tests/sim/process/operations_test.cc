@@ -31,7 +31,7 @@ class OperationsTest : public ::testing::TestWithParam<bool> {
 
 INSTANTIATE_TEST_SUITE_P(InRoundsAndSerial, OperationsTest, ::testing::Bool());
 
-TEST_P(OperationsTest, ReductionsOfEveryKind) {
+TEST_P(OperationsTest, ReductionsOfEveryKindGiveTheirResults) {
   const auto found = run(3, [](RankClient& rank) {
     const std::int32_t group = rank.join();
     const auto mine = static_cast<float>(rank.rank() + 1);
@@ -68,7 +68,7 @@ TEST_P(OperationsTest, CoalescedBuffersAreReducedTogether) {
   for (const auto& result : results) EXPECT_THAT(result, ElementsAre(1, 2, 21));
 }
 
-TEST_P(OperationsTest, RootsGiveAndTake) {
+TEST_P(OperationsTest, RootsBroadcastReduceGatherAndScatter) {
   run(3, [](RankClient& rank) {
     const std::int32_t group = rank.join();
     const auto mine = static_cast<float>(rank.rank() + 1);
@@ -97,7 +97,7 @@ TEST_P(OperationsTest, RootsGiveAndTake) {
   EXPECT_THAT(results[2], ElementsAre(3, 3, 30));
 }
 
-TEST_P(OperationsTest, GatheredAndScatteredAsListsAndAsOneTensor) {
+TEST_P(OperationsTest, GathersAndScattersTakeListsAndOneTensor) {
   run(2, [](RankClient& rank) {
     const std::int32_t group = rank.join();
     const auto mine = static_cast<float>(rank.rank() + 1);
@@ -133,7 +133,7 @@ TEST_P(OperationsTest, GatheredAndScatteredAsListsAndAsOneTensor) {
   EXPECT_THAT(results[1], ElementsAre(1, 2, 1, 2, 30, 30));
 }
 
-TEST_P(OperationsTest, UnevenAllToAll) {
+TEST_P(OperationsTest, AllToAllTakesUnevenSplits) {
   run(2, [](RankClient& rank) {
     const std::int32_t group = rank.join();
     // Rank 0 keeps one and gives two, rank 1 gives none and keeps three.
@@ -153,7 +153,7 @@ TEST_P(OperationsTest, UnevenAllToAll) {
   EXPECT_THAT(results[1], ElementsAre(2, 3, 4, 5, 6));
 }
 
-TEST_P(OperationsTest, AsynchronousCallsOfTwoGroupsInOppositeOrders) {
+TEST_P(OperationsTest, AsynchronousCallsOfTwoGroupsMayHaveOppositeOrders) {
   run(2, [](RankClient& rank) {
     const std::int32_t a = rank.join();
     const std::int32_t b = RankClient::handle(rank.open("1", {0, 1}));
@@ -169,7 +169,7 @@ TEST_P(OperationsTest, AsynchronousCallsOfTwoGroupsInOppositeOrders) {
   for (const auto& result : results) EXPECT_THAT(result, ElementsAre(2, 4));
 }
 
-TEST_P(OperationsTest, MessagesByTagAndFromAnySource) {
+TEST_P(OperationsTest, MessagesAreMatchedByTagOrFromAnySource) {
   run(3, [](RankClient& rank) {
     const std::int32_t group = rank.join();
     if (rank.rank() == 0) {

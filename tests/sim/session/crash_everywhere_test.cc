@@ -126,7 +126,7 @@ void expect_same(const JobRun& run, const JobRun& whole, const Fault& fault) {
 
 class CrashEverywhere : public ::testing::TestWithParam<CrashFate> {};
 
-TEST_P(CrashEverywhere, AtEveryEvent) {
+TEST_P(CrashEverywhere, ResumesWithTheSameBitsAfterACrashAtAnyEvent) {
   Jobs jobs;
   const Job job = small_job();
   const JobRun whole = jobs.run(job, two_ranks());
@@ -144,7 +144,7 @@ TEST_P(CrashEverywhere, AtEveryEvent) {
   EXPECT_GT(n_restarts, 150U);
 }
 
-TEST_P(CrashEverywhere, AtEveryFileStep) {
+TEST_P(CrashEverywhere, ResumesWithTheSameBitsAfterACrashAtAnyFileStep) {
   Jobs jobs;
   const Job job = small_job();
   const JobRun whole = jobs.run(job, two_ranks());
@@ -168,7 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(CrashFate::kKept, CrashFate::kLost, CrashFate::kTorn, CrashFate::kReordered));
 
 // The same over schedules, with any kind of fault in each of three attempts.
-TEST(Crashes, InSwarms) {
+TEST(Crashes, RandomFaultPlansNeverCorruptASnapshot) {
   Jobs jobs;
   const Job job = small_job();
   SessionOptions options = two_ranks();
@@ -187,7 +187,7 @@ TEST(Crashes, InSwarms) {
   EXPECT_GT(n_restarts, 300U);
 }
 
-TEST(Crashes, AreCountedAndNamedAsTorchrunDoes) {
+TEST(Crashes, RestartsAreCountedAndTheirCauseNamedAsTorchrunDoes) {
   Jobs jobs;
   SessionOptions options = two_ranks();
   options.agent->max_restarts = 2;
@@ -234,7 +234,7 @@ TEST(Crashes, AFullDiskCostsASnapshotNotTheRun) {
 }
 
 // Another number of ranks: the epoch in progress starts again, the state is that of the snapshot.
-TEST(Crashes, SurviveTheLossOfANode) {
+TEST(Crashes, ASmallerWorldResumesAfterTheLossOfANode) {
   Jobs jobs;
   SessionOptions options = two_ranks({{.rank = 1, .step = 3, .at = EventKind::kForward}});
   options.agent->n_ranks_later = {1};
@@ -245,7 +245,7 @@ TEST(Crashes, SurviveTheLossOfANode) {
   EXPECT_THAT(run.damaged, IsEmpty());
 }
 
-TEST(Crashes, ByException) {
+TEST(Crashes, ResumesWithTheSameBitsAfterAnException) {
   Jobs jobs;
   const Job job = small_job();
   const JobRun whole = jobs.run(job, two_ranks());

@@ -33,7 +33,7 @@ TEST(EndEventTest, RanksThatRunWithoutEndSayThatTheyWereInALivelock) {
   }
 }
 
-TEST(EndEventTest, RanksThatWereEndedForAnotherSaySoAndTheOtherDoesNot) {
+TEST(EndEventTest, RanksEndedForAnotherSaySoAndTheFailedRankDoesNot) {
   SessionOptions options;
   options.n_ranks = 2;
   const std::vector<EndEvent> ends = ends_of(options, [](RankContext& context) {

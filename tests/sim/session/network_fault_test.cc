@@ -62,14 +62,14 @@ class Contributions : public ::testing::TestWithParam<Fidelity> {
   }
 };
 
-TEST_P(Contributions, ArriveAsTheyAre) {
+TEST_P(Contributions, AHealthyNetworkDeliversContributionsUnchanged) {
   const Outcome healthy = add_up(options(), {});
   EXPECT_EQ(name_of(healthy.result.report.outcome), "ok");
   EXPECT_THAT(healthy.sums, ElementsAre(std::vector(3, 111.0), std::vector(3, 222.0)));
 }
 
 // What is lost cannot get lost once more, nor come late.
-TEST_P(Contributions, AreTakenAwayOnce) {
+TEST_P(Contributions, ALostContributionCannotBeLostOrDelayedAgain) {
   for (const FaultKind second : {FaultKind::kLost, FaultKind::kDelayed}) {
     const Outcome outcome = add_up(options(), {at_call(FaultKind::kLost, 1), at_call(second, 1)});
 
@@ -78,12 +78,12 @@ TEST_P(Contributions, AreTakenAwayOnce) {
   }
 }
 
-TEST_P(Contributions, CountedTwice) {
+TEST_P(Contributions, ADuplicatedContributionCountsTwice) {
   const Outcome outcome = add_up(options(), {at_call(FaultKind::kDuplicated, 1)});
   EXPECT_THAT(outcome.sums, ElementsAre(std::vector(3, 111.0), std::vector(3, 242.0)));
 }
 
-TEST_P(Contributions, Stale) {
+TEST_P(Contributions, AStaleContributionIsThatOfThePreviousCall) {
   const Outcome outcome = add_up(options(), {at_call(FaultKind::kStale, 1)});
   EXPECT_THAT(outcome.sums, ElementsAre(std::vector(3, 111.0), std::vector(3, 212.0)));
   // There is nothing before the first.
@@ -91,14 +91,14 @@ TEST_P(Contributions, Stale) {
   EXPECT_THAT(first.sums, ElementsAre(std::vector(3, 111.0), std::vector(3, 222.0)));
 }
 
-TEST_P(Contributions, WithABitFlippedBefore) {
+TEST_P(Contributions, ABitFlippedBeforeTheReductionReachesEveryRank) {
   Fault fault = at_call(FaultKind::kCorrupted, 0);
   fault.bit = 63;  // The sign: -10 instead of 10.
   const Outcome outcome = add_up(options(), {fault});
   EXPECT_THAT(outcome.sums, ElementsAre(std::vector(3, 91.0), std::vector(3, 222.0)));
 }
 
-TEST_P(Contributions, WithABitFlippedAfter) {
+TEST_P(Contributions, ABitFlippedAfterTheReductionReachesOneRank) {
   Fault fault = at_call(FaultKind::kCorrupted, 0);
   fault.bit = 63;
   fault.result = true;
@@ -106,7 +106,7 @@ TEST_P(Contributions, WithABitFlippedAfter) {
   EXPECT_THAT(outcome.sums, ElementsAre(ElementsAre(111.0, -111.0, 111.0), std::vector(3, 222.0)));
 }
 
-TEST_P(Contributions, Late) {
+TEST_P(Contributions, ALateContributionDelaysButDoesNotChangeTheSum) {
   Fault fault = at_call(FaultKind::kDelayed, 1);
   fault.delay = Duration{700};
   const Outcome outcome = add_up(options(), {fault});
@@ -115,7 +115,7 @@ TEST_P(Contributions, Late) {
   EXPECT_THAT(outcome.times, ElementsAre(0, 700));
 }
 
-TEST_P(Contributions, Lost) {
+TEST_P(Contributions, ALostContributionIsAHangThatNamesIt) {
   const Outcome outcome = add_up(options(), {at_call(FaultKind::kLost, 1)});
   EXPECT_EQ(name_of(outcome.result.report.outcome), "hang");
   EXPECT_THAT(outcome.result.report.wait_for_graph, HasSubstr("missing: rank 1, which"));
@@ -126,7 +126,7 @@ TEST_P(Contributions, Lost) {
   EXPECT_THAT(outcome.sums[0], ElementsAre(111.0, 111.0, 111.0));
 }
 
-TEST_P(Contributions, LostIsWhatAWatchdogSaysOfThem) {
+TEST_P(Contributions, AWatchdogNamesTheLostContribution) {
   SessionOptions watched = options();
   watched.group.watchdog = Duration{5000};
   const Outcome outcome = add_up(watched, {at_call(FaultKind::kLost, 1)});
@@ -136,7 +136,7 @@ TEST_P(Contributions, LostIsWhatAWatchdogSaysOfThem) {
 }
 
 // A watchdog makes it a failure on all ranks, and an agent a restart.
-TEST_P(Contributions, LostUntilARestart) {
+TEST_P(Contributions, ARestartRecoversALostContribution) {
   SessionOptions with_agent = options();
   with_agent.group.watchdog = Duration{5000};
   with_agent.agent = AgentOptions{.max_restarts = 1};
@@ -253,7 +253,7 @@ bool fires(const Report& report, std::string_view id) {
   });
 }
 
-TEST(NetworkFaultLaws, ReportWhatNoLawNotices) {
+TEST(NetworkFaultLaws, GradientMeanNoticesFaultsThatLeaveReplicasEqual) {
   Fault fault{.rank = 1, .step = 1, .at = CollectiveOp::kAllReduce};
   fault.kind = FaultKind::kDuplicated;
   EXPECT_TRUE(fires(train(fault, false), "gradient-mean"));

@@ -80,7 +80,7 @@ TEST(Restart, IsOneRunWithOneTrace) {
 }
 
 // Deterministic over attempts too: the same digests, and different ones for a different fault.
-TEST(Restart, RepeatsItself) {
+TEST(Restart, RestartedRunsAreDeterministic) {
   SessionOptions options =
       agent_of(3, {{.kind = FaultKind::kExit, .rank = 1, .step = 4, .at = EventKind::kForward}});
   options.strategy = "random";
@@ -116,7 +116,7 @@ TEST(Restart, NeedsAnAgent) {
   EXPECT_EQ(id_of(progress->findings[0].cause), "rank-crash");
 }
 
-TEST(Restart, WithFewerAndThenMoreRanks) {
+TEST(Restart, ARunMayContinueWithFewerAndThenMoreRanks) {
   SessionOptions options =
       agent_of(3,
                {{.rank = 2, .attempt = 0, .step = 2, .at = EventKind::kForward},
@@ -136,7 +136,7 @@ TEST(Restart, WithFewerAndThenMoreRanks) {
   EXPECT_EQ(name_of(checked.value().outcome), "ok") << render_text(checked.value(), false);
 }
 
-TEST(Restart, WithFewerRanksToTheEnd) {
+TEST(Restart, ARunMayEndWithFewerRanks) {
   SessionOptions options = agent_of(3, {{.rank = 2, .step = 4, .at = EventKind::kForward}});
   options.agent->n_ranks_later = {2};
   const SessionResult result = run(options, job_of(12));

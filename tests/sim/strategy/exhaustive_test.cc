@@ -217,7 +217,7 @@ TEST(ExhaustiveTest, TimePassesInEverySchedule) {
   EXPECT_EQ(all_ends(2, false, program).states, reduced.states);
 }
 
-TEST(ExhaustiveTest, ItsSchedulesReplay) {
+TEST(ExhaustiveTest, EverySearchedScheduleReplays) {
   const auto program = [](RankHandle& rank, std::string& line) {
     for (int i = 0; i < 2; ++i) {
       rank.point({PointKind::kYield, 1});

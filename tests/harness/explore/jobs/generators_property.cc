@@ -50,7 +50,7 @@ RC_GTEST_PROP(WorldProperty, SumsAreRightUnderAnyScheduleAndWithLateRanks, ()) {
   RC_ASSERT(all_are(run, static_cast<float>(world.ranks * (world.ranks + 1)) / 2.0F));
 }
 
-RC_GTEST_PROP(ScheduleProperty, EveryNameIsOne, ()) {
+RC_GTEST_PROP(ScheduleProperty, EveryDrawnNameIsASchedule, ()) {
   const std::string name = *gen::schedule();
 
   RC_ASSERT(sum_of_ranks({.ranks = 3, .strategy = name}).ok());
@@ -92,7 +92,7 @@ TEST(GeneratorsTest, AWorldThatIsTooLargeIsShrunkToTheSmallestThatIs) {
   EXPECT_EQ(describe(last), "3 ranks, run-to-block, rank, rendezvous");
 }
 
-TEST(GeneratorsTest, OfManyFaultsTheOneThatMattersIsLeft) {
+TEST(GeneratorsTest, ShrinkingManyFaultsLeavesTheOneThatMatters) {
   const sim::SwarmOptions scope = {.n_faults = 5, .n_ranks = 4, .n_events = 50};
   std::vector<sim::Fault> last;
 

@@ -34,7 +34,7 @@ TEST(FailureTest, TheEarliestFindingCounts) {
   EXPECT_EQ(failure_of(with_data)->law, "data");
 }
 
-TEST(FailureTest, OfAHangTheContractsOrderCounts) {
+TEST(FailureTest, TheFirstLawOfTheContractNamesAHang) {
   const std::vector<Finding> findings = {finding("collectives-match", 4), finding("progress", 2)};
 
   EXPECT_EQ(failure_of(report_of(RunOutcome::kHang, findings))->law, "collectives-match");
@@ -53,7 +53,7 @@ TEST(FailureTest, StepsRanksAndTensorsMayDiffer) {
             failure_of(report_of(RunOutcome::kFindings, {large})));
 }
 
-TEST(FailureTest, CausesFieldsAndOutcomesMayNot) {
+TEST(FailureTest, CausesFieldsAndOutcomesMakeAnotherFailure) {
   const Finding plain = finding("replicas-equal", 1);
   Finding caused = plain;
   caused.cause = Cause::kLrPerRank;
@@ -67,7 +67,7 @@ TEST(FailureTest, CausesFieldsAndOutcomesMayNot) {
 }
 
 // Places in a scenario file move when it shrinks; those of a program do not.
-TEST(FailureTest, CallSitesMayNotDifferEither) {
+TEST(FailureTest, CallSitesOfAProgramMakeAnotherFailure) {
   const auto at = [](const std::string& site) {
     Finding one = finding("collectives-match", 1);
     one.site = site;

@@ -108,7 +108,7 @@ TEST_F(SearchTest, PctReportsItsBound) {
   EXPECT_DOUBLE_EQ(result.bound, 1.0 / (n * k * k));
 }
 
-TEST_F(SearchTest, SeedsOfTheJobGiveOtherEndsAndOtherSchedulesDoNot) {
+TEST_F(SearchTest, SeedsOfTheJobChangeItsEndAndSchedulesDoNot) {
   const std::string path = write(
       "format = 1\nworld = { ranks = 2 }\nmodel = { kind = \"linear\", in = 2, out = 1 }\n"
       "data = { kind = \"synthetic\", size = 8, features = 2 }\nloop = { steps = 2 }\n");

@@ -85,7 +85,7 @@ TEST(ShrinkTest, ABugOfOneRankOfEightNeedsTwo) {
   EXPECT_EQ(bugs->items[0].find("kind")->text, "write-tensor");
 }
 
-TEST(ShrinkTest, TheSameTwice) {
+TEST(ShrinkTest, ShrinkingIsDeterministic) {
   const Shrunk first = shrunk_from(testing::kNudged);
   const Shrunk second = shrunk_from(testing::kNudged);
 
