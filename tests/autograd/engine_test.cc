@@ -205,6 +205,7 @@ TEST_F(EngineTest, WritesToUnsavedValuesAreFine) {
   w.data().storage()->bump_version();
 
   EXPECT_NO_THROW(loss.backward());
+  EXPECT_EQ(w.grad().item(), 2);
 }
 
 TEST_F(EngineTest, ABackwardInsideAHookEndsBeforeTheOuterOneContinues) {
@@ -280,12 +281,14 @@ TEST_F(EngineTest, HooksRunWithoutRecording) {
 }
 
 TEST_F(EngineTest, AGraphMayOutliveItsLeaf) {
+  const Variable kept = leaf(3);
   Variable loss;
   {
     const Variable w = leaf(1);
-    loss = sum(scale(w, 2));
+    loss = sum(mul(scale(w, 2), kept));
   }
   EXPECT_NO_THROW(loss.backward());
+  EXPECT_EQ(kept.grad().item(), 2);
 }
 
 // A chain far deeper than the call stack would allow, run and then freed.

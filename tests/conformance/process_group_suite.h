@@ -7,8 +7,7 @@
 // A backend joins with a <backend>_test.cc that says
 //
 //   INSTANTIATE_TEST_SUITE_P(Gloo, ProcessGroupConformance,
-//                            ::testing::Combine(::testing::Values(gloo_of(2), gloo_of(3)),
-//                                               ::testing::ValuesIn(process_group_cases())),
+//                            ::testing::ValuesIn(promises_of({gloo_of(2), gloo_of(3)})),
 //                            conformance_name);
 #pragma once
 
@@ -57,7 +56,12 @@ std::vector<Case> message_cases();
 std::vector<Case> group_cases();
 std::vector<Case> work_cases();
 
-class ProcessGroupConformance : public ::testing::TestWithParam<std::tuple<Backend, Case>> {};
+using Promise = std::tuple<Backend, Case>;
+
+/// Each backend with every case that it has enough ranks for.
+std::vector<Promise> promises_of(const std::vector<Backend>& backends);
+
+class ProcessGroupConformance : public ::testing::TestWithParam<Promise> {};
 
 inline std::string conformance_name(
     const ::testing::TestParamInfo<ProcessGroupConformance::ParamType>& info) {

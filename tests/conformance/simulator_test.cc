@@ -69,8 +69,7 @@ std::vector<Backend> simulators() {
 
 INSTANTIATE_TEST_SUITE_P(Simulator,
                          ProcessGroupConformance,
-                         ::testing::Combine(::testing::ValuesIn(simulators()),
-                                            ::testing::ValuesIn(process_group_cases())),
+                         ::testing::ValuesIn(promises_of(simulators())),
                          conformance_name);
 
 }  // namespace

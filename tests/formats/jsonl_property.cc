@@ -1,3 +1,4 @@
+#include <array>
 #include <string>
 #include <vector>
 
@@ -75,108 +76,136 @@ LayoutId any_layout(EventStream& stream) {
   return stream.names().intern_layout(names);
 }
 
+void add_any_loss(EventStream& stream, std::int32_t rank) {
+  stream.add(rank,
+             LossEvent{.function = any_name(stream),
+                       .reduction = static_cast<LossReduction>(*rc::gen::inRange(0, 3)),
+                       .value = any_number(),
+                       .denominator = any_number(),
+                       .n_terms = *rc::gen::arbitrary<std::int64_t>(),
+                       .n_rows = *rc::gen::arbitrary<std::int64_t>(),
+                       .grad = *rc::gen::arbitrary<bool>(),
+                       .graph = *rc::gen::arbitrary<bool>() ? any_name(stream) : kNoName});
+}
+
+void add_any_clipping(EventStream& stream, std::int32_t rank) {
+  stream.add(rank,
+             ClipEvent{.kind = static_cast<ClipKind>(*rc::gen::inRange(0, 3)),
+                       .limit = any_number(),
+                       .norm_type = any_number(),
+                       .norm = any_number(),
+                       .factor = any_number(),
+                       .layout = any_layout(stream),
+                       .whole = *rc::gen::arbitrary<bool>(),
+                       .own = any_number()});
+}
+
+void add_any_zero_grad(EventStream& stream, std::int32_t rank) {
+  stream.add(rank,
+             ZeroGradEvent{.to_none = *rc::gen::arbitrary<bool>(), .layout = any_layout(stream)});
+}
+
+void add_any_optimizer(EventStream& stream, std::int32_t rank) {
+  const LayoutId options = any_layout(stream);
+  const auto values = any_list<double>(stream.names().layout(options).size());
+  stream.add(rank,
+             OptimizerEvent{.kind = any_name(stream),
+                            .group = *rc::gen::arbitrary<std::int32_t>(),
+                            .layout = any_layout(stream),
+                            .options = options,
+                            .values = values});
+}
+
+void add_any_outer_step(EventStream& stream, std::int32_t rank) {
+  stream.add(rank,
+             OuterStepEvent{.kind = any_name(stream),
+                            .group = *rc::gen::arbitrary<std::int32_t>(),
+                            .n_ranks = *rc::gen::arbitrary<std::int32_t>(),
+                            .step = *rc::gen::arbitrary<std::int64_t>(),
+                            .denominator = any_number(),
+                            .lr = any_number(),
+                            .momentum = any_number(),
+                            .nesterov = *rc::gen::arbitrary<bool>(),
+                            .layout = any_layout(stream)});
+}
+
+void add_any_comm_hook(EventStream& stream, std::int32_t rank) {
+  stream.add(rank, CommHookEvent{.effect = static_cast<HookEffect>(*rc::gen::inRange(0, 3))});
+}
+
+void add_any_exchange(EventStream& stream, std::int32_t rank) {
+  stream.add(rank,
+             ExchangeEvent{.call = static_cast<CollectiveOp>(*rc::gen::inRange(0, 11)),
+                           .reduce = static_cast<ReduceOp>(*rc::gen::inRange(0, 9)),
+                           .group = *rc::gen::arbitrary<std::int32_t>(),
+                           .seq = *rc::gen::arbitrary<std::int64_t>(),
+                           .n_ranks = *rc::gen::arbitrary<std::int32_t>(),
+                           .step = *rc::gen::arbitrary<std::int32_t>(),
+                           .called_at = any_name(stream),
+                           .join = static_cast<ExchangeJoin>(*rc::gen::inRange(0, 3)),
+                           .grad = *rc::gen::arbitrary<bool>(),
+                           .dropped = *rc::gen::arbitrary<bool>(),
+                           .answered = *rc::gen::arbitrary<bool>(),
+                           .scaled = *rc::gen::arbitrary<bool>(),
+                           .digest = *rc::gen::arbitrary<std::uint64_t>()});
+}
+
+void add_any_lone(EventStream& stream, std::int32_t rank) {
+  const LayoutId tensors = any_layout(stream);
+  const std::size_t n = stream.names().layout(tensors).size();
+  const auto digests = any_list<std::uint64_t>(n);
+  const auto n_elems = any_list<std::int64_t>(n);
+  const std::vector<Sketch> sketches(n, Sketch{1.5, {-1.0, 0.5, 0.25, 1.5}});
+  stream.add(rank,
+             LoneEvent{.point = static_cast<LonePoint>(*rc::gen::inRange(0, 2)),
+                       .layout = tensors,
+                       .digests = digests,
+                       .sketches = sketches,
+                       .n_elems = n_elems,
+                       .dtype = DType::kF64});
+}
+
+void add_any_buffer_policy(EventStream& stream, std::int32_t rank) {
+  stream.add(rank,
+             BufferPolicyEvent{.layout = any_layout(stream),
+                               .policy = static_cast<BufferPolicy>(*rc::gen::inRange(0, 5))});
+}
+
+void add_any_configuration(EventStream& stream, std::int32_t rank) {
+  stream.add(rank,
+             ConfigurationEvent{.name = any_name(stream),
+                                .digest = *rc::gen::arbitrary<std::uint64_t>(),
+                                .value = *rc::gen::arbitrary<bool>() ? any_name(stream) : kNoName});
+}
+
+void add_any_training(EventStream& stream, std::int32_t rank) {
+  stream.add(rank, TrainingEvent{.number = *rc::gen::arbitrary<std::int32_t>()});
+}
+
+void add_any_input(EventStream& stream, std::int32_t rank) {
+  const auto rows = any_list<std::uint64_t>(*rc::gen::inRange<std::size_t>(0, 4));
+  stream.add(rank,
+             InputEvent{.argument = any_name(stream),
+                        .dtype = DType::kF64,
+                        .n_elems = *rc::gen::arbitrary<std::int64_t>(),
+                        .rows = rows});
+}
+
 void add_any_of_a_job(EventStream& stream, std::int32_t rank) {
-  switch (*rc::gen::inRange(0, 12)) {
-    case 11: {
-      const auto rows = any_list<std::uint64_t>(*rc::gen::inRange<std::size_t>(0, 4));
-      return stream.add(rank,
-                        InputEvent{.argument = any_name(stream),
-                                   .dtype = DType::kF64,
-                                   .n_elems = *rc::gen::arbitrary<std::int64_t>(),
-                                   .rows = rows});
-    }
-    case 10:
-      return stream.add(rank, TrainingEvent{.number = *rc::gen::arbitrary<std::int32_t>()});
-    case 8:
-      return stream.add(rank,
-                        ExchangeEvent{.call = static_cast<CollectiveOp>(*rc::gen::inRange(0, 11)),
-                                      .reduce = static_cast<ReduceOp>(*rc::gen::inRange(0, 9)),
-                                      .group = *rc::gen::arbitrary<std::int32_t>(),
-                                      .seq = *rc::gen::arbitrary<std::int64_t>(),
-                                      .n_ranks = *rc::gen::arbitrary<std::int32_t>(),
-                                      .step = *rc::gen::arbitrary<std::int32_t>(),
-                                      .called_at = any_name(stream),
-                                      .join = static_cast<ExchangeJoin>(*rc::gen::inRange(0, 3)),
-                                      .grad = *rc::gen::arbitrary<bool>(),
-                                      .dropped = *rc::gen::arbitrary<bool>(),
-                                      .answered = *rc::gen::arbitrary<bool>(),
-                                      .scaled = *rc::gen::arbitrary<bool>(),
-                                      .digest = *rc::gen::arbitrary<std::uint64_t>()});
-    case 9: {
-      const LayoutId tensors = any_layout(stream);
-      const std::size_t n = stream.names().layout(tensors).size();
-      const auto digests = any_list<std::uint64_t>(n);
-      const auto n_elems = any_list<std::int64_t>(n);
-      const std::vector<Sketch> sketches(n, Sketch{1.5, {-1.0, 0.5, 0.25, 1.5}});
-      return stream.add(rank,
-                        LoneEvent{.point = static_cast<LonePoint>(*rc::gen::inRange(0, 2)),
-                                  .layout = tensors,
-                                  .digests = digests,
-                                  .sketches = sketches,
-                                  .n_elems = n_elems,
-                                  .dtype = DType::kF64});
-    }
-    case 0:
-      return stream.add(
-          rank,
-          LossEvent{.function = any_name(stream),
-                    .reduction = static_cast<LossReduction>(*rc::gen::inRange(0, 3)),
-                    .value = any_number(),
-                    .denominator = any_number(),
-                    .n_terms = *rc::gen::arbitrary<std::int64_t>(),
-                    .n_rows = *rc::gen::arbitrary<std::int64_t>(),
-                    .grad = *rc::gen::arbitrary<bool>(),
-                    .graph = *rc::gen::arbitrary<bool>() ? any_name(stream) : kNoName});
-    case 1:
-      return stream.add(rank,
-                        ClipEvent{.kind = static_cast<ClipKind>(*rc::gen::inRange(0, 3)),
-                                  .limit = any_number(),
-                                  .norm_type = any_number(),
-                                  .norm = any_number(),
-                                  .factor = any_number(),
-                                  .layout = any_layout(stream),
-                                  .whole = *rc::gen::arbitrary<bool>(),
-                                  .own = any_number()});
-    case 2: {
-      const LayoutId options = any_layout(stream);
-      const auto values = any_list<double>(stream.names().layout(options).size());
-      return stream.add(rank,
-                        OptimizerEvent{.kind = any_name(stream),
-                                       .group = *rc::gen::arbitrary<std::int32_t>(),
-                                       .layout = any_layout(stream),
-                                       .options = options,
-                                       .values = values});
-    }
-    case 3:
-      return stream.add(rank,
-                        OuterStepEvent{.kind = any_name(stream),
-                                       .group = *rc::gen::arbitrary<std::int32_t>(),
-                                       .n_ranks = *rc::gen::arbitrary<std::int32_t>(),
-                                       .step = *rc::gen::arbitrary<std::int64_t>(),
-                                       .denominator = any_number(),
-                                       .lr = any_number(),
-                                       .momentum = any_number(),
-                                       .nesterov = *rc::gen::arbitrary<bool>(),
-                                       .layout = any_layout(stream)});
-    case 4:
-      return stream.add(
-          rank,
-          ZeroGradEvent{.to_none = *rc::gen::arbitrary<bool>(), .layout = any_layout(stream)});
-    case 6:
-      return stream.add(rank,
-                        CommHookEvent{.effect = static_cast<HookEffect>(*rc::gen::inRange(0, 3))});
-    case 5:
-      return stream.add(
-          rank,
-          BufferPolicyEvent{.layout = any_layout(stream),
-                            .policy = static_cast<BufferPolicy>(*rc::gen::inRange(0, 5))});
-    default:
-      return stream.add(
-          rank,
-          ConfigurationEvent{.name = any_name(stream),
-                             .digest = *rc::gen::arbitrary<std::uint64_t>(),
-                             .value = *rc::gen::arbitrary<bool>() ? any_name(stream) : kNoName});
-  }
+  constexpr std::array kKinds = {&add_any_loss,
+                                 &add_any_clipping,
+                                 &add_any_optimizer,
+                                 &add_any_outer_step,
+                                 &add_any_zero_grad,
+                                 &add_any_buffer_policy,
+                                 &add_any_comm_hook,
+                                 &add_any_configuration,
+                                 &add_any_exchange,
+                                 &add_any_lone,
+                                 &add_any_training,
+                                 &add_any_input};
+  const auto kind = *rc::gen::inRange<std::size_t>(0, kKinds.size());
+  kKinds.at(kind)(stream, rank);
 }
 
 void add_any_event(EventStream& stream, std::int32_t rank) {

@@ -143,17 +143,24 @@ TEST(GrowthGuardTest, WhatIsTakenDownMayStillSayHowItEnded) {
   EXPECT_THROW(guard.add(1 * kMiB), std::bad_alloc);  // Twice 31: what was refused is not held.
 }
 
-TEST(GrowthGuardTest, WhatWasReleasedDoesNotCount) {
+TEST(GrowthGuardTest, ReleasedMemoryDoesNotCount) {
   GrowthGuard guard([]() -> std::optional<std::uint64_t> { return 0; });
   for (int i = 0; i < 100; ++i) {
-    guard.add(20 * kMiB);
+    ASSERT_NO_THROW(guard.add(20 * kMiB)) << i;
     guard.release(20 * kMiB);
   }
+  EXPECT_NO_THROW(guard.add(31 * kMiB));
+  EXPECT_THROW(guard.add(1 * kMiB), std::bad_alloc);  // What is held counts.
 }
 
-TEST(GrowthGuardTest, ASystemThatSaysNothingRefusesNothing) {
-  GrowthGuard guard([]() -> std::optional<std::uint64_t> { return std::nullopt; });
+TEST(GrowthGuardTest, ASystemThatSaysNothingIsAskedAndRefusesNothing) {
+  static int n_asked = 0;
+  GrowthGuard guard([]() -> std::optional<std::uint64_t> {
+    ++n_asked;
+    return std::nullopt;
+  });
   EXPECT_NO_THROW(guard.add(std::size_t{1} << 50U));
+  EXPECT_EQ(n_asked, 1);
 }
 
 }  // namespace

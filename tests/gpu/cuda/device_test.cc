@@ -64,7 +64,12 @@ TEST(DeviceErrorTest, NamesTheCallTheReasonAndThePlace) {
   }
 }
 
-TEST(DeviceErrorTest, SuccessIsSilent) { EXPECT_NO_THROW(check(cudaSuccess, "cudaMalloc")); }
+TEST(DeviceErrorTest, OnlySuccessIsSilent) {
+  EXPECT_NO_THROW(check(cudaSuccess, "cudaMalloc"));
+  for (const cudaError_t failed : {cudaErrorInvalidValue, cudaErrorNoDevice, cudaErrorNotReady}) {
+    EXPECT_THROW(check(failed, "cudaMalloc"), DeviceError) << failed;
+  }
+}
 
 }  // namespace
 }  // namespace lockstep::cuda

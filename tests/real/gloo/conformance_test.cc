@@ -22,19 +22,16 @@ Backend checked_gloo_of(std::int32_t n_ranks) {
           }};
 }
 
-INSTANTIATE_TEST_SUITE_P(CheckedGloo,
-                         ProcessGroupConformance,
-                         ::testing::Combine(::testing::Values(checked_gloo_of(2),
-                                                              checked_gloo_of(3),
-                                                              checked_gloo_of(4)),
-                                            ::testing::ValuesIn(process_group_cases())),
-                         conformance_name);
+INSTANTIATE_TEST_SUITE_P(
+    CheckedGloo,
+    ProcessGroupConformance,
+    ::testing::ValuesIn(promises_of({checked_gloo_of(2), checked_gloo_of(3), checked_gloo_of(4)})),
+    conformance_name);
 
 INSTANTIATE_TEST_SUITE_P(
     Gloo,
     ProcessGroupConformance,
-    ::testing::Combine(::testing::Values(gloo_of(2), gloo_of(3), gloo_of(4), gloo_of(8)),
-                       ::testing::ValuesIn(process_group_cases())),
+    ::testing::ValuesIn(promises_of({gloo_of(2), gloo_of(3), gloo_of(4), gloo_of(8)})),
     conformance_name);
 
 }  // namespace

@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <string>
 #include <thread>
 
 #include "tests/support/gloo_ranks.h"
@@ -74,7 +77,16 @@ TEST(GlooGroupTest, ARankThatNeverComesIsATimeout) {
 
 // Rank 1 needs nothing of the others and leaves at once; rank 0 gets to its connections late.
 TEST(GlooGroupTest, NoRankLeavesBeforeAllAreConnected) {
-  for (int round = 0; round < 20; ++round) run_gloo_ranks(3, [](ProcessGroup&) {});
+  constexpr int kRounds = 20;
+  const TempFolder connected;
+  for (int round = 0; round < kRounds; ++round) {
+    run_gloo_ranks(3, [&](ProcessGroup& group) {
+      EXPECT_EQ(group.size(), 3);
+      std::ofstream(connected.path() + "/" + std::to_string(round * 3 + group.rank())) << "here";
+    });
+  }
+  const std::filesystem::directory_iterator files(connected.path());
+  EXPECT_EQ(std::distance(begin(files), end(files)), kRounds * 3);
 }
 
 TEST(GlooGroupTest, AKilledPeerIsLostToEverySurvivor) {
