@@ -65,7 +65,7 @@ class Sites(unittest.TestCase):
         self.assertEqual(self.one(Operator.FIELD, "n").after, "std::remove_cvref_t<decltype(n)>{}")
         self.assertEqual(self.one(Operator.SWAP, "minus(n, kBound)").after, "minus(kBound, n)")
 
-    def test_macros_and_constant_expressions_have_none(self) -> None:
+    def test_macros_and_constant_expressions_have_no_sites(self) -> None:
         for text in ("n < 100", "3 + 4", "kBound < 8", "100", "3", "7"):
             self.assertEqual([s.name() for s in self.sites if s.before == text], [])
 
@@ -75,7 +75,7 @@ class Sites(unittest.TestCase):
 
 
 class Draws(unittest.TestCase):
-    def test_no_two_overlap_and_a_seed_draws_the_same(self) -> None:
+    def test_drawn_defects_do_not_overlap_and_a_seed_repeats_them(self) -> None:
         sites = found(SAMPLE)
         chosen = list(drawn(sites, 100, 3).values())
         for first, second in zip(chosen, chosen[1:]):

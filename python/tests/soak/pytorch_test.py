@@ -32,7 +32,7 @@ def _under(seed: int) -> dict[str, Any]:
     return pytorch_suite.run("virtual", 4, "--seed", str(seed), *_few())
 
 
-def test_they_pass_under_seeds_and_a_seed_makes_its_schedule_again() -> None:
+def test_pytorchs_tests_pass_under_seeds_and_a_seed_repeats_its_schedule() -> None:
     found = [_under(seed) for seed in SEEDS]
     for seed, result in zip(SEEDS, found):
         assert {name: end for name, end in result["ends"].items() if end[0] != "passed"} == {}, seed

@@ -60,7 +60,7 @@ def test_a_mismatch_is_the_same_call_and_kind(scenario: str, field: str, error: 
     assert f"at {finding.site}" in said or f"at {finding.other_site}" in said
 
 
-def test_of_a_healthy_job_it_says_nothing(tmp_path: Path) -> None:
+def test_the_analyzer_finds_nothing_in_a_healthy_job(tmp_path: Path) -> None:
     trace = simulated("jobs/digits_cnn.toml", tmp_path)
     assert lockstep.check(trace).ok
     said = analysis_of(trace, tmp_path)

@@ -56,7 +56,7 @@ def test_a_copy_that_was_made_before_the_ranks_were_alike_is_named(tmp_path: Pat
     assert {one.tensor for one in report.findings} == {"copy/0.weight", "copy/0.bias", "copy/2.weight", "copy/2.bias"}
 
 
-def test_one_that_is_half_made_hides_no_other(tmp_path: Path) -> None:
+def test_a_partially_initialised_copy_is_passed_over(tmp_path: Path) -> None:
     report = report_of(tmp_path, before="half_made = nn.Module.__new__(nn.Module)", use=IN_LOSS)
     assert report.findings
 
@@ -67,7 +67,7 @@ def test_hooks_of_the_program_that_come_later_still_run(tmp_path: Path) -> None:
               "ran = []; add(lambda *_: ran.append(1))", after="assert len(ran) == step + 1")
 
 
-def test_one_that_only_evaluations_use_is_named_as_well(tmp_path: Path) -> None:
+def test_a_copy_that_only_evaluations_use_is_named(tmp_path: Path) -> None:
     report = report_of(tmp_path, after="ddp.eval(); torch.no_grad().__enter__(); copies[0](x); "
                                        "torch.set_grad_enabled(True); ddp.train()")
     assert {one.tensor for one in report.findings} >= {"evaluated copy/0.weight"}

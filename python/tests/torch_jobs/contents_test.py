@@ -190,7 +190,7 @@ def test_other_samples_with_classes_are_other_samples() -> None:
     TensorDataset(ROWS, torch.arange(10)), TensorDataset(ROWS, LABELS.float()),
     TensorDataset(ROWS, LABELS.reshape(10, 1)), Listed([(f"{i}.png", str(i % 3)) for i in range(10)]),
 ], ids=["numbers of samples", "values", "rows", "words"])
-def test_what_are_no_classes_of_samples_has_none(data: Any) -> None:
+def test_values_that_are_not_classes_of_samples_are_not_classes(data: Any) -> None:
     found = entries_of(data)
     assert found is not None and len(found.classes) == 0
 

@@ -38,7 +38,7 @@ def test_a_tensor_with_a_local_part_has_the_digest_of_that_part(tmp_path: Path) 
     assert pen.digest(whole) == pen.digest(torch.arange(8.0))
 
 
-def test_of_a_tensor_whose_values_are_nowhere_nothing_is_read(tmp_path: Path) -> None:
+def test_a_tensor_without_values_is_not_read(tmp_path: Path) -> None:
     pen = pen_in(tmp_path)
     assert pen.digest(Wrapper(1000)) == pen.digest(Wrapper(100_000_000)) == pen.digest(torch.empty(0))
 

@@ -29,7 +29,7 @@ def test_batches_of_another_loader_are_those_of_another_pass() -> None:
     assert ids(first) == [[2]]
 
 
-def test_of_too_many_batches_none_are_known() -> None:
+def test_batches_of_a_pass_that_is_too_long_are_unknown() -> None:
     first = FirstBatches()
     for number in range(MOST):
         first.keep(PASS, SHARE, Handed([number], "", None))

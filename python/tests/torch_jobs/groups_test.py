@@ -73,7 +73,7 @@ def test_the_work_of_a_virtual_rank_is_not_asked_for_its_future() -> None:
 
 @pytest.mark.parametrize(("future", "ok"), [(future_of(), True), (future_of(RuntimeError("reset")), False)],
                          ids=["went well", "failed"])
-def test_a_work_that_is_over_went_as_its_future_says(future: Any, ok: bool) -> None:
+def test_a_finished_work_has_the_outcome_of_its_future(future: Any, ok: bool) -> None:
     groups, pen = groups_with(work(True, future))
     groups.poll()
     groups.poll()

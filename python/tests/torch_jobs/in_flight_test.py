@@ -105,11 +105,11 @@ def test_what_touches_memory_in_flight_is_recorded(name: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", UNTOUCHED)
-def test_what_does_not_is_not(name: str, tmp_path: Path) -> None:
+def test_what_does_not_touch_memory_in_flight_is_not_recorded(name: str, tmp_path: Path) -> None:
     assert touches(UNTOUCHED[name], tmp_path) == []
 
 
-def test_the_call_is_named(tmp_path: Path) -> None:
+def test_a_touch_of_memory_in_flight_names_its_call(tmp_path: Path) -> None:
     [event] = touches("dist.barrier()\nw = dist.all_gather(rows, x, async_op=True)\nrows[0].sum()\nw.wait()", tmp_path)
     lines = HEAD.count("\n")
     assert event["call"] == "all_gather"

@@ -100,12 +100,12 @@ def test_after_a_thousand_rows_nothing_more_is_recorded(tmp_path: Path) -> None:
         ("1", 1000), ("2", 1), ("1", input_rows.MOST_ROWS), ("2", 1), ("2", 1)]
 
 
-def test_a_budget_leaves_no_time_for_it(tmp_path: Path) -> None:
+def test_input_rows_are_not_recorded_under_a_budget(tmp_path: Path) -> None:
     assert not inputs("ddp(x).sum().backward()", tmp_path, budget=0.5)
 
 
 @pytest.mark.parametrize(("rank", "records"), [(input_rows.MOST_RANKS - 1, True), (input_rows.MOST_RANKS, False)])
-def test_only_the_first_ranks_record_them(rank: int, records: bool) -> None:
+def test_only_the_first_ranks_record_input_rows(rank: int, records: bool) -> None:
     import torch
 
     class Pen:

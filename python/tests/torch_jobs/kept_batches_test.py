@@ -34,7 +34,7 @@ def test_a_pass_that_comes_again_is_named() -> None:
     assert "again 8 times" in text_after(*itertools.islice(itertools.cycle(kept), 11))
 
 
-def test_all_of_it_must_have_come_again() -> None:
+def test_a_part_of_a_pass_that_comes_again_is_not_named() -> None:
     kept = batches(3)
     assert text_after(*kept, *kept[:2]) == ""
 
@@ -102,7 +102,7 @@ def test_a_pass_needs_all_its_tensors() -> None:
     assert kept.text() == ""
 
 
-def test_inputs_without_a_tensor_end_it() -> None:
+def test_inputs_without_a_tensor_end_the_comparison_of_passes() -> None:
     kept = batches(2)
     assert text_after(*kept, "words", *kept, *kept) == ""
 
@@ -113,7 +113,7 @@ def test_the_first_tensor_of_all_arguments_counts() -> None:
     assert "trained on again 2 times" in text_after(*calls, *calls)
 
 
-def test_more_than_a_limit_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_beyond_a_limit_are_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_batches, "MOST", 3)
     kept = batches(4)
     assert text_after(*kept[:3], *kept[:3]) != ""
@@ -157,7 +157,7 @@ def test_only_a_training_on_what_a_sampler_shuffles_for_several_ranks_counts(sam
         f"lockstep: rank {rank}: {text}" for rank in (0, 1) if kept]
 
 
-def test_without_a_trace_it_is_only_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_kept_batches_are_reported_on_stderr_without_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
     batches_kept = SimpleNamespace(kept=SimpleNamespace(text=lambda: "as it says"), shuffles=True)
     recorder: Any = SimpleNamespace(pen=None, rank=3, batches=batches_kept, before_end=[])
     kept_batches.install(recorder)

@@ -42,7 +42,7 @@ def with_weights(name: str, weights: list[float]) -> str:
     return f"{name} with class weights #{zlib.crc32(str(weights).encode()):08x}"
 
 
-def test_of_a_wrappers_first_two_losses_the_weights_of_classes_are_in_their_names(tmp_path: Path) -> None:
+def test_the_first_two_losses_of_a_wrapper_have_their_class_weights_in_their_names(tmp_path: Path) -> None:
     script = tmp_path / "job.py"
     script.write_text(JOB)
     ran = run_job(script, 2, tmp_path / "trace", tmp_path)

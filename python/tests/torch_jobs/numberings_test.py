@@ -88,7 +88,7 @@ def test_what_numbers_no_words_is_left_alone(value: Any) -> None:
     assert numbering_of(value) is None
 
 
-def test_counts_are_no_numbers_of_words() -> None:
+def test_word_counts_are_not_a_numbering() -> None:
     assert numbering_of(Counter("abbccc")) is None
 
 
@@ -219,7 +219,7 @@ class Model(torch.nn.Module):
         self.label_of = {"a": 0, "b": 1, "d": 2}
 
 
-def test_of_a_module_what_begins_with_a_line_is_pytorch_s() -> None:
+def test_underscored_attributes_of_a_module_are_left_to_pytorch() -> None:
     assert names_in(model=Model()) == {"`model.label_of` here"}
 
 
@@ -264,7 +264,7 @@ def test_a_lazy_object_or_module_stays_lazy() -> None:
         del sys.modules["lazy_for_numberings"]
 
 
-def test_what_cannot_be_asked_is_not() -> None:
+def test_endless_and_unprintable_objects_are_passed_over() -> None:
     assert names_in(data=Endless()) == {"`data.label_of` here", "`data.names` here"}
     assert names_in(odd={Odd(): Tokenizer(), "known": Tokenizer()}) == {"`odd['known'].ids` here"}
 
@@ -360,7 +360,8 @@ print(*search(numbering_of, sys._getframe()), sep="\\n")
 
 
 @pytest.mark.parametrize(("use", "counts"), [("words.index('dog')", True), ("sorted(words)", False)])
-def test_so_does_a_list_of_a_script_without_functions(tmp_path: Path, use: str, counts: bool) -> None:
+def test_a_list_of_a_script_without_functions_counts_only_where_places_are_asked_for(
+        tmp_path: Path, use: str, counts: bool) -> None:
     script = tmp_path / "script.py"
     script.write_text(AT_ONCE.replace("USE", use))
     ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)

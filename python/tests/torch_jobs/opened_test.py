@@ -96,7 +96,7 @@ def test_other_threads_are_in_no_order_with_calls(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lock", [fcntl.flock, fcntl.lockf])
-def test_from_a_lock_on_ranks_wait_for_each_other_by_files(tmp_path: Path, lock: Any) -> None:
+def test_files_are_not_watched_after_a_lock(tmp_path: Path, lock: Any) -> None:
     recorder = recorder_in(tmp_path)
     recorder.patches = Patches()
     opened_files.install(recorder)

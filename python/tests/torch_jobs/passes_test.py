@@ -159,7 +159,7 @@ def test_passes_over_two_data_sets_are_not_epochs_of_one(batches: str, tmp_path:
     assert report.ok, str(report)
 
 
-def test_of_two_data_sets_in_turn_the_first_one_counts_epochs(tmp_path: Path) -> None:
+def test_the_first_of_two_data_sets_in_turn_counts_epochs(tmp_path: Path) -> None:
     report, passes = run(filled(TWO_SETS, batches=IN_TURN, sets=False), tmp_path)
     assert epochs_of(passes[0]) == [(split, epoch) for epoch in range(3) for split in ("train", "train/2")]
     [finding] = report.findings

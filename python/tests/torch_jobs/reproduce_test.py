@@ -74,8 +74,8 @@ def test_the_scenario_shows_what_the_script_did(script: str, recorded: Recorder,
 
 
 @pytest.mark.parametrize("script", PLAYED)
-def test_its_ranks_of_pytorch_show_it_too(script: str, recorded: Recorder, tmp_path: Path,
-                                          monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reproduced_ranks_of_pytorch_show_the_finding(
+        script: str, recorded: Recorder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     reproduce([recorded(script, BROKEN[script][0]).trace], str(tmp_path / "again"), MEANT.get(script, ""))
     test = runpy.run_path(str(tmp_path / "test_again.py"))["test_ranks_of_pytorch_show_it"]
 

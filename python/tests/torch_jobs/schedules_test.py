@@ -144,7 +144,7 @@ def test_a_scheduler_that_raises_costs_the_step_nothing_else(tmp_path: Path) -> 
     assert any("not yet" in trouble for trouble in ran.troubles)
 
 
-def test_of_several_schedulers_none_says_how_long_the_whole_is() -> None:
+def test_several_schedulers_report_no_total_length() -> None:
     schedules, optimizer = Schedules(), sgd()
     first = lr_scheduler.LinearLR(optimizer, total_iters=2)
     second = lr_scheduler.CosineAnnealingLR(optimizer, T_max=5)

@@ -50,7 +50,7 @@ IN_EITHER_ORDER = f"if step % 2: {IN_TURN}\n    else: {THE_OTHER_WAY}"
 
 @pytest.mark.parametrize("steps", [1, 4])
 @pytest.mark.parametrize("backwards", [IN_TURN, THE_OTHER_WAY, TOGETHER, IN_EITHER_ORDER])
-def test_the_sum_of_their_means_is_accused_of_nothing(backwards: str, steps: int, tmp_path: Path) -> None:
+def test_a_sum_of_two_wrappers_means_is_silent(backwards: str, steps: int, tmp_path: Path) -> None:
     job, report = ran(tmp_path, backwards, steps=steps)
     lines = [line for line in job.output.splitlines() if line.startswith("trunk")]
     assert len(lines) == 2 * steps and sorted(lines) == sorted(2 * lines[:steps]), "the replicas are equal"
@@ -90,7 +90,7 @@ def assert_that_steps_use_what_their_wrapper_has_reduced(trace: Path, steps: int
     ("second.module(x).square().mean().backward()", {"last-micro-unsynced", "bypass-wrapper"}),
     ("with second.no_sync(): second(x).square().mean().backward()", {"last-micro-unsynced"}),
     ("second(x).square().mean().backward(); trunk.weight.grad *= 1 + dist.get_rank()", set())])
-def test_what_none_of_them_reduces_is_noticed(last: str, causes: set[str], tmp_path: Path) -> None:
+def test_a_parameter_that_no_wrapper_reduces_is_noticed(last: str, causes: set[str], tmp_path: Path) -> None:
     _, report = ran(tmp_path, f"first(x).mean().backward()\n    {last}")
     found = [finding for finding in report.findings if finding.step == 0 and finding.tensor in ("0.weight", "1.weight")]
     assert any(finding.law == "replicas-equal" and finding.ranks == (1,) for finding in found), str(report)

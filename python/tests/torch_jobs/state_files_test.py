@@ -94,7 +94,7 @@ def test_views_strides_and_shared_storages_are_resolved(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", [2, 3, 4, 5])
-def test_models_and_checkpoints_of_all_protocols(tmp_path: Path, protocol: int) -> None:
+def test_models_and_checkpoints_of_all_protocols_come_through(tmp_path: Path, protocol: int) -> None:
     torch.manual_seed(1)
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)

@@ -88,7 +88,7 @@ def test_what_is_wrapped_again_is_followed_by_the_outer_wrapper_alone() -> None:
     assert not known[other].forgotten
 
 
-def test_without_a_trace_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrapper_that_is_wrapped_again_is_not_reported_without_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
     recorder: Any = SimpleNamespace(pen=None, rank=0)
     wrapper: Any = Known()
     remark_on(recorder, [wrapper], wrapper)

@@ -96,14 +96,14 @@ def running(folder: Path, *given: str) -> Iterator[Job]:
         process.communicate()
 
 
-def test_the_process_that_coordinates_is_killed(tmp_path: Path) -> None:
+def test_a_killed_coordinator_leaves_no_process(tmp_path: Path) -> None:
     """It is the one that ranks were forked from, too."""
     with running(tmp_path, "--no-record") as job:
         os.kill(job.process.pid, signal.SIGKILL)
         assert wait_until(lambda: not job.left()), job.left()
 
 
-def test_a_rank_is_killed(tmp_path: Path) -> None:
+def test_a_job_with_a_killed_rank_leaves_no_process(tmp_path: Path) -> None:
     with running(tmp_path) as job:
         os.kill(job.ranks[1], signal.SIGKILL)
         _, errors = job.process.communicate(timeout=LIMIT_S)
@@ -113,7 +113,7 @@ def test_a_rank_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_it_is_interrupted(number: signal.Signals, code: int, tmp_path: Path) -> None:
+def test_an_interrupted_job_leaves_no_process(number: signal.Signals, code: int, tmp_path: Path) -> None:
     with running(tmp_path) as job:
         os.killpg(job.process.pid, number)  # As a terminal does.
         _, errors = job.process.communicate(timeout=LIMIT_S)

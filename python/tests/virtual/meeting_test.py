@@ -56,7 +56,7 @@ def test_a_process_that_has_not_come_may_come_yet(meeting: Meeting, sleepers: li
     assert not meeting.is_in_vain(script_ended=True)
 
 
-def test_it_is_in_vain_where_only_those_are_left_that_have_come_and_the_script_waits_for_one_of_them(
+def test_a_meeting_is_in_vain_where_the_script_waits_for_a_process_that_has_come(
         meeting: Meeting, sleepers: list[Sleeper[bytes]]) -> None:
     finish(sleepers[1])
     meeting.drop_ended()

@@ -98,7 +98,7 @@ def test_a_wrong_variable_raises_what_pytorch_raises_and_is_named(change: str, t
     assert CHANGES[change] in found
 
 
-def test_a_place_that_is_another_ranks_is_refused_with_both(tmp_path: Path) -> None:
+def test_another_rank_or_world_size_is_refused_with_both_places(tmp_path: Path) -> None:
     for change, shown in (('os.environ["RANK"] = "-1"', "rank -1 of 1 in virtual rank 0 of 1"),
                           ('os.environ["RANK"] = "7"', "rank 7 of 1 in virtual rank 0 of 1"),
                           ('os.environ["WORLD_SIZE"] = "2"', "rank 0 of 2 in virtual rank 0 of 1")):

@@ -284,7 +284,7 @@ def test_a_script_for_gpus_runs(name: str, tmp_path: Path, monkeypatch: pytest.M
     assert outcome.ok, outcome.found["wait_for"] + printed(outcome)
 
 
-def test_it_computes_what_the_cpu_computes(tmp_path: Path) -> None:
+def test_an_emulated_gpu_matches_the_cpu_bitwise(tmp_path: Path) -> None:
     text = HEAD + SCRIPTS["a tutorial"]
     pretended = lines_of(run_virtual(write(tmp_path, text), 2, *AS_CUDA), "gradient")
     for before, after in (('"nccl", device_id=device', '"gloo"'), ("assert torch.cuda.is_available", "torch.cuda.is_available"),
@@ -300,7 +300,7 @@ def test_it_computes_what_the_cpu_computes(tmp_path: Path) -> None:
     assert pretended == plain
 
 
-def test_without_it_the_script_fails_as_on_any_machine_without_a_gpu(tmp_path: Path) -> None:
+def test_a_script_for_gpus_fails_without_the_emulation(tmp_path: Path) -> None:
     outcome = run_virtual(write(tmp_path, HEAD + SCRIPTS["a tutorial"]), 2, "--no-record")
     assert outcome.found["outcome"] == "failed"
     assert "No CUDA GPUs are available" in outcome.found["error"] and "--device cpu-as-cuda" in outcome.found["error"]

@@ -53,7 +53,7 @@ def test_each_rank_attempt_and_seed_has_a_hash_seed_of_its_own() -> None:
     assert all(1 <= seed < 1 << 32 for seed in seeds), "0 would switch hash seeds off"
 
 
-def test_forks_of_one_interpreter_do_not_show_it(tmp_path: Path) -> None:
+def test_forks_of_one_interpreter_share_the_order_of_a_set(tmp_path: Path) -> None:
     outcome = run_virtual(write(tmp_path), 3, "--no-record")
     assert lines_of(outcome, "alike") == ["alike True"]
 

@@ -21,7 +21,7 @@ def test_the_list_is_of_this_pytorch() -> None:
     assert names[3] < names[4] and names[3] < names[8], "a larger world leaves out fewer tests"
 
 
-def test_a_few_of_them_pass() -> None:
+def test_a_few_tests_of_pytorch_pass() -> None:
     _, names = pytorch_suite.listed()
     few = [name for name in FEW if name in names[4]]
     assert len(few) >= 15
@@ -30,7 +30,7 @@ def test_a_few_of_them_pass() -> None:
     assert sorted(ends) == sorted(few)
 
 
-def test_calls_that_go_wrong_fail_them() -> None:
+def test_wrong_calls_fail_the_tests_of_pytorch() -> None:
     """The twin. test_all_reduce_sum would not do: it looks at no value."""
     faults = [word for call in range(2, 6) for word in ("--fault", f"double:1:{call}")]
     ends = pytorch_suite.run("virtual", 3, *faults, "test_all_reduce_coalesced_sum", "test_reduce_sum")["ends"]

@@ -113,7 +113,7 @@ class HostileTest(unittest.TestCase):
         self.write("trace/a000.rank-00000.jsonl", text)
         return lockstep("check", str(self.folder / "trace"))
 
-    def test_sequence_numbers_of_a_trace(self):
+    def test_sequence_numbers_out_of_range_are_refused(self):
         # The only call of the world never completed, whatever its number.
         done = self.check_trace(HEADER % 1 + POSTED % (0, 1_000_000_000))
         self.assertEqual((done.returncode, done.stderr), (1, ""))
@@ -123,19 +123,19 @@ class HostileTest(unittest.TestCase):
                 self.refuses(self.check_trace(HEADER % 1 + POSTED % (0, seq)),
                              "a000.rank-00000.jsonl:2:89: 'seq' numbers the calls of a group from 0")
 
-    def test_negative_places_and_far_times_of_a_trace(self):
+    def test_negative_places_and_far_times_are_refused(self):
         bucket = ('{"rank":0,"i":0,"t":0,"at":[0,0,0,0,0,0],"kind":"bucket","lengths":%s,"indices":%s}\n')
         self.refuses(self.check_trace(HEADER % 1 + bucket % ("[-1,2]", "[0]")), "'lengths' must be 0")
         self.refuses(self.check_trace(HEADER % 1 + bucket % ("[1]", "[-5]")), "'indices' must be 0")
         far = (POSTED % (0, 0)).replace('"t":0', f'"t":{-2 ** 63}')
         self.refuses(self.check_trace(HEADER % 1 + far), "'t' is a time within")
 
-    def test_worlds_of_a_trace(self):
+    def test_worlds_that_are_too_large_are_refused(self):
         for ranks in (2 ** 24, 1_000_001):
             with self.subTest(ranks=ranks):
                 self.refuses(self.check_trace(HEADER % ranks + POSTED % (0, 0)), "'ranks' must be")
 
-    def test_numbers_of_a_dump(self):
+    def test_numbers_of_a_dump_out_of_range_are_refused(self):
         for text, words in (
                 (dump(ranks="[0, 100000000]"), "more ranks than a world can have"),
                 (dump(ranks="[2147483647]"), "more ranks than a world can have"),
@@ -151,7 +151,7 @@ class HostileTest(unittest.TestCase):
         path = self.write("rank_0", b"\x80\x02" + body + b".")
         return lockstep("check", path)
 
-    def test_pickles_that_grow(self):
+    def test_pickles_that_grow_are_refused(self):
         nested = b"".join(b"]r" + struct.pack("<I", i) for i in range(60_000)) + b"a" * 59_999
         text = b"X" + struct.pack("<I", 100_000) + b"x" * 100_000 + b"q\0"
         recalls = b"(" + text + b"h\0" * 10_000 + b"t"
@@ -162,7 +162,7 @@ class HostileTest(unittest.TestCase):
             with self.subTest(name=name):
                 self.refuses(self.pickle(body))
 
-    def test_nccl_logs(self):
+    def test_nccl_logs_with_endless_channels_are_refused(self):
         top = "host:1:1 [0] NCCL INFO "
         for line in ("Channel {0..9223372036854775807} : 0 1", "Channel 00/02 :",
                      "channel{Lo..Hi}={0..9223372036854775807}"):
@@ -174,7 +174,7 @@ class HostileTest(unittest.TestCase):
         return lockstep("run", path, *(word for setting in settings for word in ("--set", setting)),
                         limit=False)
 
-    def test_numbers_of_a_job(self):
+    def test_numbers_of_a_job_out_of_range_are_refused(self):
         for setting, words in (
                 ('model={kind="mlp",widths=[1,4611686018427387904,1]}', "holds 4611686018427387904"),
                 ('model={kind="mlp",widths=[2,100000000000,1]}', "a layer of more than 2^31 weights"),
@@ -196,7 +196,7 @@ class HostileTest(unittest.TestCase):
             with self.subTest(setting=setting):
                 self.refuses(self.set(JOB, setting), words)
 
-    def test_numbers_of_a_program(self):
+    def test_numbers_of_a_program_out_of_range_are_refused(self):
         def program(body, shape="[4]"):
             return (f'format = 1\ntitle = "hostile"\nworld = {{ ranks = 2 }}\ntensor.x = {{ shape = {shape} }}\n'
                     f'program = [{{ ranks = "all", body = [{body}] }}]\n')

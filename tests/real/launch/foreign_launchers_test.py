@@ -142,7 +142,7 @@ class ForeignLaunchersTest(unittest.TestCase):
         self.nothing_is_left()
 
     # Otherwise it would wait for ranks that never start.
-    def test_who_is_alone_starts_the_ranks_itself(self):
+    def test_a_process_that_is_alone_starts_the_ranks_itself(self):
         batch_script = slurm(0, 4)
         for name in ("SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES", "SLURM_STEP_ID"):
             del batch_script[name]

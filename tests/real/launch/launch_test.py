@@ -111,7 +111,7 @@ class LaunchTest(unittest.TestCase):
                                       r"exit code 3\n")
         self.assertNotIn("then:", done.stderr)
 
-    def test_who_ignores_the_request_is_killed(self):
+    def test_a_rank_that_ignores_the_request_to_end_is_killed(self):
         done = self.launch(
             ["--nproc-per-node", "2", "--standalone", "--grace", "0.2"],
             self.script("signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

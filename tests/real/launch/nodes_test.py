@@ -86,7 +86,7 @@ class NodesTest(unittest.TestCase):
                 found[key] = rest.split()
         return found
 
-    def test_all_is_well_once(self):
+    def test_two_healthy_nodes_run_their_ranks_once(self):
         program = self.program("others_began(4)\n")
         # Node 1 first: it waits for the one that leads.
         second = self.start(1, program)
@@ -159,7 +159,7 @@ class NodesTest(unittest.TestCase):
                 self.assertIn("stopped by signal 15 (SIGTERM)", ended[stopped][2])
                 self.assertIn(f"the launcher of node {stopped} was stopped by signal 15", ended[1 - stopped][2])
 
-    def test_who_does_not_belong_is_refused(self):
+    def test_a_launcher_of_another_job_is_refused(self):
         program = self.program("others_began(4)\ntime.sleep(1)\n")
         first = self.start(0, program)
         other_job = self.start(1, program, "--max-restarts", "9")
@@ -177,7 +177,7 @@ class NodesTest(unittest.TestCase):
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
         self.assertEqual([code for code, _, _ in self.finish([first, second])], [0, 0])
 
-    def test_who_does_not_come_is_named(self):
+    def test_nodes_that_do_not_arrive_are_named(self):
         program = self.program("")
         [(code, out, err)] = self.finish([self.start(0, program, "--join-timeout", "0.5", nodes=3)])
         self.assertEqual((code, out), (1, ""))
