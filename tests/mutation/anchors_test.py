@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every entry of mutations.py still has its place: the text occurs exactly once, and its replacement differs."""
+"""Every entry of mutations.py still has its place: the text occurs exactly once, and its replacement differs.
+RESULTS.md says of each when it was tried."""
 from __future__ import annotations
 
 import tempfile
@@ -7,6 +8,7 @@ import unittest
 from pathlib import Path
 
 from mutations import MUTATIONS
+from run import PROGRAMS, RESULTS, page_of
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -45,6 +47,28 @@ class Anchors(unittest.TestCase):
                               "repeated: its text occurs 2 times in a.cc",
                               "same: the replacement is the text itself"],
                              faults_of(sample, Path(folder)))
+
+
+class Results(unittest.TestCase):
+    def rows(self, page: str) -> dict[str, list[str]]:
+        lines = [line.removeprefix("| ").removesuffix(" |").split(" | ") for line in page.splitlines() if line[:2] == "| "]
+        return {cells[0]: cells[1:] for cells in lines[1:]}
+
+    def test_the_page_has_a_row_for_every_defect(self) -> None:
+        rows = self.rows(RESULTS.read_text(encoding="utf-8"))
+        self.assertEqual([(name, f"`{file}`") for name, file, *_ in MUTATIONS],
+                         [(name, row[0]) for name, row in rows.items()])
+        self.assertEqual({2 + len(PROGRAMS)}, {len(row) for row in rows.values()})
+
+    def test_a_defect_that_is_not_tried_again_keeps_its_row_and_says_so(self) -> None:
+        caught, missed, kept = (name for name, *_ in MUTATIONS[:3])
+        first = page_of({caught: {"comm_test": "A.B"}, missed: {}, kept: {"ddp_test": "C.D"}}, "abc (2026-01-01)", "")
+        rows = self.rows(page_of({caught: {"ddp_test": "E.F"}}, "def (2026-01-02)", first))
+        self.assertEqual(["def (2026-01-02)", "E.F", "-"], rows[caught][1:4])
+        self.assertEqual("not run since abc (2026-01-01), NOT CAUGHT", rows[missed][1])
+        self.assertEqual(["not run since abc (2026-01-01)", "C.D"], rows[kept][1:3])
+        self.assertEqual("never run", rows[MUTATIONS[3][0]][1])
+        self.assertEqual(rows[kept], self.rows(page_of({}, "fed (2026-01-03)", first))[kept])
 
 
 if __name__ == "__main__":

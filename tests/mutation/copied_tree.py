@@ -7,8 +7,10 @@ import shutil
 import subprocess
 from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sites import Site
+if TYPE_CHECKING:  # Sites need libclang, which a copy does not.
+    from sites import Site
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 WORK = ROOT / "build-mutation"
