@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -14,18 +13,14 @@
 #include "lockstep/laws/cause_examples.h"
 #include "lockstep/laws/run_outcome.h"
 
+#include "tests/support/text_of.h"
+
 namespace lockstep {
 namespace {
 
 constexpr const char* kPage = LOCKSTEP_SOURCE_DIR "/docs/causes.md";
 constexpr std::string_view kBegin = "<!-- table: begin -->\n";
 constexpr std::string_view kEnd = "<!-- table: end -->\n";
-
-std::string text_of(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 /// As GitHub names the anchor of a heading.
 std::string slug_of(std::string_view heading) {
@@ -117,15 +112,15 @@ TEST(CausesTest, NameAPlaceThatTheDocumentationHas) {
     const std::size_t hash = info.page.find('#');
     ASSERT_NE(hash, std::string_view::npos) << info.page;
     const std::string page =
-        text_of(LOCKSTEP_SOURCE_DIR "/" + std::string(info.page.substr(0, hash)));
+        testing::text_of(LOCKSTEP_SOURCE_DIR "/" + std::string(info.page.substr(0, hash)));
     EXPECT_TRUE(has_anchor(page, std::string(info.page.substr(hash + 1)))) << info.page;
   }
-  const std::string zoo = text_of(LOCKSTEP_SOURCE_DIR "/docs/zoo.md");
+  const std::string zoo = testing::text_of(LOCKSTEP_SOURCE_DIR "/docs/zoo.md");
   EXPECT_FALSE(has_anchor(zoo, "no-such-bug"));
 }
 
 TEST(CausesTest, AreListedInTheDocumentationAsTheyAreHere) {
-  const std::string page = text_of(kPage);
+  const std::string page = testing::text_of(kPage);
   const std::size_t begin = page.find(kBegin);
   const std::size_t end = page.find(kEnd);
   ASSERT_TRUE(begin != std::string::npos && end != std::string::npos);

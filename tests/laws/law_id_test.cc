@@ -1,12 +1,12 @@
 #include "lockstep/laws/law_id.h"
 
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include <gtest/gtest.h>
 
 #include "lockstep/laws/law.h"
+
+#include "tests/support/text_of.h"
 
 namespace lockstep {
 namespace {
@@ -20,16 +20,12 @@ TEST(LawIdTest, EveryLawOfTheContractHasItsIdInTheOrderOfNumbers) {
   }
 }
 
-std::string text_of(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(LOCKSTEP_SOURCE_DIR "/" + path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
 TEST(LawIdTest, ThePagesCountTheLaws) {
   const std::string n_laws = std::to_string(every<LawId>().size());
-  EXPECT_NE(text_of("README.md").find("it checks " + n_laws + " laws"), std::string::npos);
-  const std::string page = text_of("docs/laws.md");
+  EXPECT_NE(
+      testing::text_of(LOCKSTEP_SOURCE_DIR "/README.md").find("it checks " + n_laws + " laws"),
+      std::string::npos);
+  const std::string page = testing::text_of(LOCKSTEP_SOURCE_DIR "/docs/laws.md");
   EXPECT_NE(page.find("There are " + n_laws + " numbered laws."), std::string::npos);
   for (const LawInfo& law : all_laws()) {
     const std::string row =

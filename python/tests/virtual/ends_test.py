@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from virtual_job import lines_of, printed, run_virtual
+from virtual_job import lines_of, printed, run_virtual, write
 
 JOIN = '''
 import os, sys
@@ -17,12 +17,6 @@ import torch.distributed as dist
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 '''
-
-
-def write(folder: Path, text: str) -> Path:
-    script = folder / "job.py"
-    script.write_text(text)
-    return script
 
 
 def command(*arguments: str) -> list[str]:

@@ -14,7 +14,7 @@ from lockstep.command_line import Usage
 from lockstep.trace_claim import claim
 from lockstep.virtual import options, zygote
 from lockstep.virtual.connection import Refused
-from virtual_job import SCRIPTS, lines_of, prepare, printed, run_virtual
+from virtual_job import SCRIPTS, lines_of, prepare, printed, run_virtual, write
 
 HEAD = '''
 import os, sys, time
@@ -25,12 +25,6 @@ JOIN = HEAD + '''
 dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 '''
-
-
-def write(folder: Path, text: str) -> Path:
-    script = folder / "job.py"
-    script.write_text(text)
-    return script
 
 
 # -- starting

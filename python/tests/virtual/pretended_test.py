@@ -7,7 +7,7 @@ import pytest
 from lockstep.command_line import Usage
 from lockstep.virtual import launch, options
 from spawning_test import run_alone
-from virtual_job import ARENA, lines_of, prepare, printed, run_virtual
+from virtual_job import ARENA, lines_of, prepare, printed, run_virtual, write
 
 AS_CUDA = ("--no-record", "--device", "cpu-as-cuda")
 HEAD = '''
@@ -269,12 +269,6 @@ SCRIPTS["types and defaults of older scripts"] = OLDER
 SCRIPTS["devices in a backward"] = IN_A_BACKWARD
 SCRIPTS["SyncBatchNorm"] = SYNC_BATCH_NORM
 SCRIPTS["convolutions in float16"] = HALF_CONVOLUTIONS
-
-
-def write(folder: Path, text: str) -> Path:
-    script = folder / "job.py"
-    script.write_text(text)
-    return script
 
 
 @pytest.mark.parametrize("name", SCRIPTS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from lockstep.virtual import launch, rank, separate
-from virtual_job import SCRIPTS, lines_of, printed, run_virtual
+from virtual_job import SCRIPTS, lines_of, printed, run_virtual, write
 
 # Parameters are made in the order of a set of strings: the ranks' differ under torchrun.
 FROM_A_SET = '''
@@ -28,14 +28,8 @@ print("flags", sys.flags.hash_randomization, len({os.getpid()}), __name__, sys.a
 '''
 
 
-def write(folder: Path, text: str = FROM_A_SET) -> Path:
-    script = folder / "job.py"
-    script.write_text(text)
-    return script
-
-
 def test_the_order_of_a_set_differs_between_ranks_and_is_the_same_in_each_run(tmp_path: Path) -> None:
-    script = write(tmp_path)
+    script = write(tmp_path, FROM_A_SET)
     first, again = (run_virtual(script, 2, "--no-record", "--separate", "--seed", "3", arguments=("--a", "b")) for _ in range(2))
     assert first.ok, printed(first)
     assert lines_of(first, "alike") == ["alike False"]
@@ -54,7 +48,7 @@ def test_each_rank_attempt_and_seed_has_a_hash_seed_of_its_own() -> None:
 
 
 def test_forks_of_one_interpreter_share_the_order_of_a_set(tmp_path: Path) -> None:
-    outcome = run_virtual(write(tmp_path), 3, "--no-record")
+    outcome = run_virtual(write(tmp_path, FROM_A_SET), 3, "--no-record")
     assert lines_of(outcome, "alike") == ["alike True"]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from lockstep.command_line import Usage
 from lockstep.virtual import launch, options
-from virtual_job import ARENA, lines_of, prepare, printed, run_virtual
+from virtual_job import ARENA, lines_of, prepare, printed, run_virtual, write
 
 HEAD = '''
 import hashlib, os, signal, sys
@@ -91,12 +91,6 @@ def run_alone(script: Path, *given: str, arguments: tuple[str, ...] = (), trace:
     prepare()
     parsed = options.parse([*ARENA, *given, str(script), *arguments], alone=True)
     return launch.run(parsed, parsed.seed, str(trace) if trace is not None else "", quiet=True)
-
-
-def write(folder: Path, text: str) -> Path:
-    script = folder / "job.py"
-    script.write_text(text)
-    return script
 
 
 def own_lines(outcome: launch.Outcome) -> list[str]:

@@ -31,3 +31,9 @@ def printed(outcome: Outcome) -> str:
 def lines_of(outcome: Outcome, beginning: str) -> list[str]:
     """What ranks printed that begins so, sorted."""
     return sorted(line for _, line in outcome.lines if line.startswith(beginning))
+
+
+def write(folder: Path, text: str) -> Path:
+    script = folder / "job.py"
+    script.write_text(text)
+    return script

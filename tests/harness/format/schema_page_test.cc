@@ -7,9 +7,10 @@
 #include <fstream>
 #include <gmock/gmock.h>
 #include <map>
-#include <sstream>
 
 #include "lockstep/harness/format/schema.h"
+
+#include "tests/support/text_of.h"
 
 namespace lockstep {
 namespace {
@@ -19,19 +20,13 @@ using ::testing::HasSubstr;
 const std::string kPages = std::string(LOCKSTEP_SOURCE_DIR) + "/docs/scenario_format";
 const std::string kDictionary = std::string(LOCKSTEP_SOURCE_DIR) + "/tests/fuzz/scenario.dict";
 
-std::string text_of(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
 /// Whether the file is `wanted`, or becomes it.
 void expect_file(const std::string& path, const std::string& wanted) {
   if (std::getenv("LOCKSTEP_UPDATE_GOLDEN") != nullptr) {  // NOLINT(concurrency-mt-unsafe)
     std::ofstream(path, std::ios::binary) << wanted;
     return;
   }
-  EXPECT_TRUE(text_of(path) == wanted)
+  EXPECT_TRUE(testing::text_of(path) == wanted)
       << path << " differs from the schema: LOCKSTEP_UPDATE_GOLDEN=1 rewrites it";
 }
 
@@ -46,7 +41,7 @@ std::vector<std::string> pages() {
 
 TEST(SchemaPageTest, ThePagesShowTheSchema) {
   for (const std::string& path : pages()) {
-    const Result<std::string> made = with_tables(text_of(path));
+    const Result<std::string> made = with_tables(testing::text_of(path));
     ASSERT_TRUE(made.ok()) << path << ": " << made.error().text();
     expect_file(path, made.value());
   }
@@ -54,7 +49,7 @@ TEST(SchemaPageTest, ThePagesShowTheSchema) {
 
 TEST(SchemaPageTest, EachSectionIsOnOnePage) {
   std::string all;
-  for (const std::string& path : pages()) all += text_of(path);
+  for (const std::string& path : pages()) all += testing::text_of(path);
   for (const SchemaSection& section : schema()) {
     const std::string name = section.name.empty() ? "the top level" : section.name;
     const std::string marker = "<!-- keys of " + name + " -->";

@@ -3,9 +3,7 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <functional>
-#include <sstream>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -15,18 +13,13 @@
 #include "lockstep/run.h"
 
 #include "tests/support/temp_folder.h"
+#include "tests/support/text_of.h"
 
 namespace lockstep::testing {
 
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string text_of(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
 
 /// Two steps of a linear model; rank 1 has another learning rate if `skewed`.
 std::function<void(RankContext&)> training(bool skewed) {

@@ -4,7 +4,6 @@
 #include <cstdlib>
 #include <fstream>
 #include <set>
-#include <sstream>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -12,6 +11,7 @@
 #include "tests/programs/bugs/bug.h"
 #include "tests/programs/healthy/broken_twins.h"
 #include "tests/programs/judged_run.h"
+#include "tests/support/text_of.h"
 
 namespace lockstep::programs {
 
@@ -148,12 +148,6 @@ std::string table() {
   return text;
 }
 
-std::string text_of(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  return text.str();
-}
-
 std::vector<Form> repaired_forms(const Bug& bug) {
   std::vector<Form> forms = {{.fixed = true}};
   if (bug.has_annotated_form) forms.push_back({.fixed = true, .annotated = true});
@@ -167,7 +161,7 @@ class BugProgramTest : public ::testing::TestWithParam<Bug> {};
 std::ostream& operator<<(std::ostream& out, const Bug& bug) { return out << bug.id; }
 
 TEST(BugProgramTest, ThePageSaysWhatIsNoticedToday) {
-  const std::string page = text_of(kPage);
+  const std::string page = testing::text_of(kPage);
   const std::size_t begin = page.find(kBegin);
   const std::size_t end = page.find(kEnd);
   ASSERT_NE(begin, std::string::npos);

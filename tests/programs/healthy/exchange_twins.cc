@@ -5,31 +5,13 @@
 #include "lockstep/optim.h"
 
 #include "tests/programs/healthy/broken_twins.h"
+#include "tests/programs/healthy/exchange_jobs.h"
 #include "tests/programs/healthy/own_gathers.h"
 #include "tests/programs/training.h"
 
 namespace lockstep::programs {
 
 namespace {
-
-constexpr optim::SgdOptions kSgd = {.lr = 0.125};
-
-template <typename Loss>
-void trains(RankContext& rank, Loss loss_of) {
-  Generator init(1);
-  Mlp model(rank.runtime(), init);
-  DistributedDataParallel ddp(model, rank.world());
-  optim::Sgd optimizer(model.parameters(), kSgd);
-  for (std::int64_t step = 0; step < 3; ++step) {
-    optimizer.zero_grad();
-    loss_of(ddp, batch_of(rank, step)).backward();
-    optimizer.step();
-  }
-}
-
-Variable mean_of(const Variable& z) {
-  return scale(sum(tanh(z)), 1.0 / static_cast<double>(z.shape()[0]));
-}
 
 // The sum overwrites the graph's own tensor, and autograd divides the gradient by the ranks.
 void sums_outside_autograd(RankContext& rank) {

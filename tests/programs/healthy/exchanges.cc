@@ -8,6 +8,7 @@
 #include "lockstep/nn.h"
 #include "lockstep/optim.h"
 
+#include "tests/programs/healthy/exchange_jobs.h"
 #include "tests/programs/healthy/healthy.h"
 #include "tests/programs/healthy/own_gathers.h"
 #include "tests/programs/training.h"
@@ -15,27 +16,6 @@
 namespace lockstep::programs {
 
 namespace {
-
-constexpr optim::SgdOptions kSgd = {.lr = 0.125};
-
-/// Trains with loss_of(ddp, batch).
-template <typename Loss>
-void trains(RankContext& rank, Loss loss_of) {
-  Generator init(1);
-  Mlp model(rank.runtime(), init);
-  DistributedDataParallel ddp(model, rank.world());
-  optim::Sgd optimizer(model.parameters(), kSgd);
-  for (std::int64_t step = 0; step < 3; ++step) {
-    optimizer.zero_grad();
-    loss_of(ddp, batch_of(rank, step)).backward();
-    optimizer.step();
-  }
-}
-
-/// The mean over this rank's rows.
-Variable mean_of(const Variable& z) {
-  return scale(sum(tanh(z)), 1.0 / static_cast<double>(z.shape()[0]));
-}
 
 // The loss is a function of a statistic over the rows of all ranks.
 void sum_in_the_loss(RankContext& rank) {
