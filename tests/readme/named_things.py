@@ -5,7 +5,7 @@
     named_things.py --self-test                 shows each rule a lie
 
 PREFIX is where Lockstep was installed: scenarios and pages that the documentation names must be there too.
-What the pages show and print is tested by pages.py.
+What the pages show and print is tested by pages.py, what they say about sources by page_rules.py.
 """
 
 import argparse
@@ -19,7 +19,6 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 LESSONS = "scenarios/lessons/README.md"
 SCENARIO_PATH = re.compile(r"\bscenarios/[\w./-]+\.toml\b")
-FLOORS = ("include", "src", "sim", "real", "gpu", "harness", "python", "tests", "bench", "docs", "examples", "cmake")
 INSTALLED = "/usr/local/"  # Where README says that Lockstep is, without another --prefix.
 
 
@@ -63,15 +62,6 @@ def missing_examples(pages, read):
             cells = rest.split(" | ")
             words = re.findall(r"`([^`]+)`", cells[1]) if len(cells) == 2 else []
             wrong += [f"{name}: {file} has no {word}" for word in words if word not in source]
-    return wrong
-
-
-def missing_sources(pages, exists):
-    """Files of the tree that pages name in their text, `floor/.../name.ext`, and that do not exist."""
-    wrong = []
-    for name, text in pages.items():
-        named = re.findall(rf"`((?:{'|'.join(FLOORS)})/[\w./-]+\.(?:h|cc|cu|py|txt|toml|md))`", text)
-        wrong += [f"{name}: {file} does not exist" for file in sorted(set(named)) if not exists(file)]
     return wrong
 
 
@@ -150,9 +140,6 @@ def self_test():
     table = "| file | what |\n|---|---|\n| `src/a/x.h` | 1 |\n| `src/a/y.h` | 1 |\n| `src/b/z.h` | 1 |\n"
     assert not rooms_entered_twice("p", table)
     assert rooms_entered_twice("p", table + "| `src/a/y.h` | 2 |\n") == ["p: a walk enters src/a again"]
-    prose = {"docs/c.md": "`src/a.h` and `src/gone.cc`, `harness/gone/a.py`; not `elsewhere/a.h`, `a.h`, `src/a`"}
-    assert missing_sources(prose, {"src/a.h"}.__contains__) == [
-        "docs/c.md: harness/gone/a.py does not exist", "docs/c.md: src/gone.cc does not exist"]
     assert not too_long_to_read("p", "# Ten minutes\n" + "word " * 1190)
     assert too_long_to_read("p", "# Ten minutes\n```cpp\n" + "word " * 1210 + "\n```\n")
     assert not too_long_to_read("p", "# An hour\n" + "word " * 1210)
@@ -181,7 +168,6 @@ def main():
     wrong = missing_paths(pages, lambda path: (ROOT / path).exists())
     walks = {name: text for name, text in pages.items() if name.startswith(("docs/how_to/", "docs/architecture"))}
     wrong += missing_examples(walks, text_of)
-    wrong += missing_sources(pages, lambda path: (ROOT / path).exists())
     wrong += rooms_entered_twice("docs/architecture.md", pages["docs/architecture.md"])
     wrong += too_long_to_read("docs/tutorial.md", pages["docs/tutorial.md"])
     lessons = ROOT / "scenarios" / "lessons"
