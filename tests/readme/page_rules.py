@@ -222,6 +222,8 @@ def main():
     today = {name: text for name, text in pages.items() if name not in RECORDED}
     wrong += missing_sources(today, lambda path: (ROOT / path).exists())
     wrong += missing_anchors(pages)
+    rules = [path for room in ("src/laws", "harness") for path in (ROOT / room).rglob("*.cc")]
+    wrong += unlisted_advices(pages["docs/laws.md"], [path.read_text(encoding="utf-8") for path in rules])
     wrong += unlisted_pages(pages.get(INDEX, ""), pages)
     scenarios = {path.stem.replace("_", "-") for path in (ROOT / "scenarios" / "zoo").glob("*.toml")}
     counts = counts_of(pages["docs/programs.md"], scenarios)
