@@ -225,6 +225,9 @@ def main():
     rules = [path for room in ("src/laws", "harness") for path in (ROOT / room).rglob("*.cc")]
     wrong += unlisted_advices(pages["docs/laws.md"], [path.read_text(encoding="utf-8") for path in rules])
     wrong += unlisted_pages(pages.get(INDEX, ""), pages)
+    command = (ROOT / "python" / "lockstep" / "command.py").read_text(encoding="utf-8")
+    commands = sorted(set(re.findall(r'arguments\[:1\] == \["(\w+)"\]', command)))
+    wrong += missing_commands(pages["docs/commands.md"], commands)
     scenarios = {path.stem.replace("_", "-") for path in (ROOT / "scenarios" / "zoo").glob("*.toml")}
     counts = counts_of(pages["docs/programs.md"], scenarios)
     counts["published scripts with findings"] = published_scripts(pages["docs/found.md"])
