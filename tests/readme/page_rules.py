@@ -142,6 +142,13 @@ def published_scripts(found):
     return len([script for script in scripts if script != "the same"])
 
 
+def healthy_programs(sources):
+    """Rows of the lists of healthy programs, `std::vector<HealthyProgram> ..._programs() { ... }`."""
+    lists = [body for text in sources
+             for body in re.findall(r"^std::vector<HealthyProgram> \w+\(\) \{(.*?)^\}", text, re.MULTILINE | re.DOTALL)]
+    return sum(body.count("{.name = ") for body in lists)
+
+
 def wrong_counts(pages, counts):
     """Numbers that a page states, `<!-- count: NAME -->` right after each, and that are different now."""
     wrong = []
@@ -206,6 +213,8 @@ def self_test():
     stated = {"p": "3<!-- count: scripts -->, 4<!-- count: programs -->, 1<!-- count: people -->"}
     assert wrong_counts(stated, counts) == ["p: programs: 4, not 1", "p: nothing counts 'people'"]
     assert published_scripts("\n## In published scripts\n\n| a | b |\n|---|---|\n| x | 1 |\n| the same | 2 |\n") == 1
+    listed = 'std::vector<HealthyProgram> a_programs() {\n  return {{.name = "A"}, {.name = "B"}};\n}\n{.name = "C"}\n'
+    assert healthy_programs([listed, ""]) == 2
     absent = "\n## What is not here\n\n| bug | why |\n|---|---|\n| `a-b`, `c` | not `d` |\n"
     assert present_after_all(absent, {"a-b", "d"}) == ["docs/zoo.md: a-b is listed as missing and has a scenario"]
 
@@ -231,6 +240,8 @@ def main():
     scenarios = {path.stem.replace("_", "-") for path in (ROOT / "scenarios" / "zoo").glob("*.toml")}
     counts = counts_of(pages["docs/programs.md"], scenarios)
     counts["published scripts with findings"] = published_scripts(pages["docs/found.md"])
+    programs = (ROOT / "tests" / "programs" / "healthy").glob("*.cc")
+    counts["healthy programs"] = healthy_programs([path.read_text(encoding="utf-8") for path in programs])
     wrong += wrong_counts(pages, counts)
     wrong += present_after_all(pages["docs/zoo.md"], scenarios)
     for complaint in sorted(set(wrong)):

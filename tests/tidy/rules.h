@@ -43,7 +43,7 @@ Complaints too_long(const File& file);
 /// A file is named after its concept; a drawer of leftovers is not one.
 Complaints vague_name(const File& file);
 
-/// Notes to oneself belong to the issue tracker.
+/// Notes to oneself do not belong in the sources.
 Complaints unfinished_notes(const File& file);
 
 /// A header says `#pragma once`; backends are folders, not preprocessor branches.
