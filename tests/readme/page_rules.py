@@ -18,6 +18,8 @@ FLOORS = ("include", "src", "sim", "real", "gpu", "harness", "python", "tests", 
 SKIPPED = ("build", "shared", ".")  # How folders begin that hold no pages of the repository.
 INDEX = "docs/README.md"
 RECORDED = ("tests/mutation/RESULTS.md",)  # Names files of the commit that it was recorded of.
+LONGEST = 45  # Words of a sentence; most have 30 at most.
+UNREAD = ("docs/decisions/", "docs/causes.md", "tests/mutation/")  # Records of their day, and generated pages.
 FENCE = re.compile(r"^ *(```|~~~)")
 MARKED = re.compile(r"<!-- (\w+): begin -->\n(.*?)<!-- \1: end -->", re.DOTALL)
 
@@ -54,6 +56,22 @@ def broken_tables(name, text):
                 wrong.append(f"{name}:{number}: {len(cells_of(line))} cells in a table of {columns} columns")
         before = line
     return wrong
+
+
+def long_sentences(name, text, most=LONGEST):
+    """Sentences of more than `most` words in paragraphs and lists. Tables are left out, and code."""
+    paragraphs, before = [], ""
+    for number, line in prose_lines(re.sub(r"<!--.*?-->", "", text)):
+        if not line.strip() or line.startswith(("|", "#")):
+            line = ""
+        elif not before or re.match(r" *([-*]|\d+\.) ", line):
+            paragraphs.append((number, line.strip()))
+        else:
+            paragraphs[-1] = (paragraphs[-1][0], f"{paragraphs[-1][1]} {line.strip()}")
+        before = line
+    return [f"{name}:{number}: a sentence of {len(sentence.split())} words: {sentence[:40]}..."
+            for number, paragraph in paragraphs
+            for sentence in re.split(r"(?<=[.!?:;])\)?\*{0,2} ", paragraph) if len(sentence.split()) > most]
 
 
 def missing_sources(pages, exists):
@@ -189,6 +207,8 @@ def self_test():
     assert broken_tables("p", "text\n| 3 | 4 |\n| 5 | 6 |\n") == ["p:2: this row is outside a table"]
     assert broken_tables("p", table + "| 3 |\n| 4 | 5 | 6 |\n") == [
         "p:4: 1 cells in a table of 2 columns", "p:5: 3 cells in a table of 2 columns"]
+    assert not long_sentences("p", "a b c. d\ne.\n- f g\n| a | b c d e f |\n```\na b c d e\n```\n", 3)
+    assert long_sentences("p", "a b\nc d. e\n", 3) == ["p:1: a sentence of 4 words: a b c d...."]
     prose = {"docs/c.md": "`src/a.h` and `src/gone.cc`, `harness/gone/a.py`; not `elsewhere/a.h`, `a.h`, `src/a`"}
     assert missing_sources(prose, {"src/a.h"}.__contains__) == [
         "docs/c.md: harness/gone/a.py does not exist", "docs/c.md: src/gone.cc does not exist"]
@@ -228,6 +248,7 @@ def main():
 
     pages = markdown_files()
     wrong = [one for name, text in pages.items() for one in broken_tables(name, text)]
+    wrong += [one for name, text in pages.items() if not name.startswith(UNREAD) for one in long_sentences(name, text)]
     today = {name: text for name, text in pages.items() if name not in RECORDED}
     wrong += missing_sources(today, lambda path: (ROOT / path).exists())
     wrong += missing_anchors(pages)
