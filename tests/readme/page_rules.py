@@ -20,6 +20,17 @@ INDEX = "docs/README.md"
 RECORDED = ("tests/mutation/RESULTS.md",)  # Names files of the commit that it was recorded of.
 LONGEST = 45  # Words of a sentence; most have 30 at most.
 UNREAD = ("docs/decisions/", "docs/causes.md", "tests/mutation/")  # Records of their day, and generated pages.
+PHRASES = {  # Word for word from another language -> what it means.
+    r"strangers?": "untrusted, unknown",
+    r"mend(ed|s|ing)?": "fixed, repaired",
+    r"each time others": "new ones each time",
+    r"what becomes of": "the result of",
+    r"as often as": "equally often",
+    r"in words": "annotated",
+    r"a word": "a message",
+    r"[Ss]o (do|does|is|are)": "... too",
+    r"are to [a-z]+": "must ...",
+}
 FENCE = re.compile(r"^ *(```|~~~)")
 MARKED = re.compile(r"<!-- (\w+): begin -->\n(.*?)<!-- \1: end -->", re.DOTALL)
 
@@ -72,6 +83,13 @@ def long_sentences(name, text, most=LONGEST):
     return [f"{name}:{number}: a sentence of {len(sentence.split())} words: {sentence[:40]}..."
             for number, paragraph in paragraphs
             for sentence in re.split(r"(?<=[.!?:;])\)?\*{0,2} ", paragraph) if len(sentence.split()) > most]
+
+
+def foreign_phrases(name, text):
+    """Phrases of PHRASES outside of code and generated tables."""
+    written = re.sub(r"<!-- keys of .*?<!-- end of keys -->", "", MARKED.sub("", text), flags=re.DOTALL)
+    return [f"{name}: '{found[0]}': write {instead}" for _, line in prose_lines(written)
+            for phrase, instead in PHRASES.items() if (found := re.search(rf"\b{phrase}\b", line))]
 
 
 def missing_sources(pages, exists):
@@ -209,6 +227,8 @@ def self_test():
         "p:4: 1 cells in a table of 2 columns", "p:5: 3 cells in a table of 2 columns"]
     assert not long_sentences("p", "a b c. d\ne.\n- f g\n| a | b c d e f |\n```\na b c d e\n```\n", 3)
     assert long_sentences("p", "a b\nc d. e\n", 3) == ["p:1: a sentence of 4 words: a b c d...."]
+    assert foreign_phrases("p", "It is mended.\n```\nmended\n```\n<!-- a: begin -->\nmended\n<!-- a: end -->\n") == [
+        "p: 'mended': write fixed, repaired"]
     prose = {"docs/c.md": "`src/a.h` and `src/gone.cc`, `harness/gone/a.py`; not `elsewhere/a.h`, `a.h`, `src/a`"}
     assert missing_sources(prose, {"src/a.h"}.__contains__) == [
         "docs/c.md: harness/gone/a.py does not exist", "docs/c.md: src/gone.cc does not exist"]
@@ -248,7 +268,9 @@ def main():
 
     pages = markdown_files()
     wrong = [one for name, text in pages.items() for one in broken_tables(name, text)]
-    wrong += [one for name, text in pages.items() if not name.startswith(UNREAD) for one in long_sentences(name, text)]
+    for name, text in pages.items():
+        if not name.startswith(UNREAD):
+            wrong += long_sentences(name, text) + foreign_phrases(name, text)
     today = {name: text for name, text in pages.items() if name not in RECORDED}
     wrong += missing_sources(today, lambda path: (ROOT / path).exists())
     wrong += missing_anchors(pages)
