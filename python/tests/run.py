@@ -115,7 +115,8 @@ def command_of(what: str, interpreter: Path | str, build: Path) -> list[str]:
         return [*pytest, "-p", "no:cacheprovider", *(str(HERE / f"{name}_test.py") for name in CORE)]
     if what in AGAIN:  # Of "torch" the folder has another name: it would hide PyTorch.
         return [*pytest, str(HERE / ("torch_jobs" if what == "torch" else what))]
-    return [*pytest, "-p", "no:cacheprovider", str(HERE / what)]
+    also = ("torch_jobs/caught_test.py", "virtual/reported_test.py") if what == "soak" else ()  # As a whole: soaking.py.
+    return [*pytest, "-p", "no:cacheprovider", str(HERE / what), *(str(HERE / name) for name in also)]
 
 
 def tested(words: list[str], environment: dict[str, str], repeats: bool) -> int:
@@ -143,6 +144,8 @@ def tested(words: list[str], environment: dict[str, str], repeats: bool) -> int:
 def main(build: Path, what: str, arguments: list[str]) -> int:
     environment = dict(os.environ, PYTHONPATH=str(build / "python"), OMP_NUM_THREADS="1",
                        PYTHONDONTWRITEBYTECODE="1", LOCKSTEP_BUILD=str(build))
+    if what == "soak":
+        environment["LOCKSTEP_SOAK"] = "1"
     interpreter: Path | str = sys.executable
     if what in ("torch", "virtual", "soak"):
         found = torch_python(build)

@@ -82,7 +82,7 @@ class ModelCopyTest : public ::testing::Test {
 };
 
 TEST_F(ModelCopyTest, ACopyIsRecordedWhereItIsCalledAtForwardsThatGrowApart) {
-  Linear copy(rt_.runtime, 2, 2, {}, init_);
+  Linear copy(rt_.runtime, 2, 2, init_);
   for (std::int32_t sync = 0; sync < 9; ++sync) call(copy, sync);
   EXPECT_THAT(copies_.lines,
               ElementsAre("0@0 copy/weight copy/bias",
@@ -92,7 +92,7 @@ TEST_F(ModelCopyTest, ACopyIsRecordedWhereItIsCalledAtForwardsThatGrowApart) {
 }
 
 TEST_F(ModelCopyTest, NothingIsKnownBeforeTheFirstStep) {
-  Linear copy(rt_.runtime, 2, 2, {}, init_);
+  Linear copy(rt_.runtime, 2, 2, init_);
   recorder_.position(0).opt = 0;
   call(copy, 0);
   EXPECT_THAT(copies_.lines, IsEmpty());
@@ -102,9 +102,9 @@ TEST_F(ModelCopyTest, NothingIsKnownBeforeTheFirstStep) {
 }
 
 TEST_F(ModelCopyTest, ModelsOfOtherShapesAndWrappedModelsAreNotCopies) {
-  Linear other(rt_.runtime, 3, 2, {}, init_);
+  Linear other(rt_.runtime, 3, 2, init_);
   call(other, 0, 3);
-  Linear reduced(rt_.runtime, 2, 2, {}, init_);
+  Linear reduced(rt_.runtime, 2, 2, init_);
   for (const Variable& parameter : reduced.parameters()) parameter.state().wrapper = 0;
   call(reduced, 0);
   ReLU relu(rt_.runtime);
@@ -113,9 +113,9 @@ TEST_F(ModelCopyTest, ModelsOfOtherShapesAndWrappedModelsAreNotCopies) {
 }
 
 TEST_F(ModelCopyTest, ACopyIsRecordedOnlyOnceItIsTheLastOne) {
-  Linear first(rt_.runtime, 2, 2, {}, init_);
+  Linear first(rt_.runtime, 2, 2, init_);
   {
-    Linear second(rt_.runtime, 2, 2, {}, init_);
+    Linear second(rt_.runtime, 2, 2, init_);
     call(second, 0);
   }
   EXPECT_THAT(copies_.lines, IsEmpty());
@@ -124,7 +124,7 @@ TEST_F(ModelCopyTest, ACopyIsRecordedOnlyOnceItIsTheLastOne) {
 }
 
 TEST_F(ModelCopyTest, WhatABackwardReachesIsEachRanksOwn) {
-  Linear adapted(rt_.runtime, 2, 2, {}, init_);
+  Linear adapted(rt_.runtime, 2, 2, init_);
   const auto adapt = [&] {
     const Tensor x = Tensor::full(rt_.runtime, {1, 2}, DType::kF32, 1.0);
     sum(adapted.forward(Variable(x))).backward();
@@ -137,7 +137,7 @@ TEST_F(ModelCopyTest, WhatABackwardReachesIsEachRanksOwn) {
 }
 
 TEST_F(ModelCopyTest, CopiesOfModelsThatRanksTrainAloneAreNotRecorded) {
-  Linear copy(rt_.runtime, 2, 2, {}, init_);
+  Linear copy(rt_.runtime, 2, 2, init_);
   wrapped_.apart = true;
   call(copy, 0);
   EXPECT_THAT(copies_.lines, IsEmpty());
@@ -150,7 +150,7 @@ TEST_F(ModelCopyTest, AModelLikeTwoWrappedOnesIsACopyOfNeither) {
   Wrapped other;
   const std::int32_t wrapper = recorder_.open_wrapper();
   recorder_.set_source(wrapper, &other);
-  Linear copy(rt_.runtime, 2, 2, {}, init_);
+  Linear copy(rt_.runtime, 2, 2, init_);
   call(copy, 0);
   EXPECT_THAT(copies_.lines, IsEmpty());
   recorder_.set_source(wrapper, nullptr);

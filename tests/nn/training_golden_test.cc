@@ -55,8 +55,8 @@ TEST(TrainingGoldenTest, LinearStartsWithTheWeightsOfPyTorch) {
     const Linear layer(rt,
                        one.integer(2),
                        one.integer(3),
-                       {.bias = one.flag(4), .dtype = dtype_of(one)},
-                       generator);
+                       generator,
+                       {.bias = one.flag(4), .dtype = dtype_of(one)});
 
     EXPECT_EQ(parameter_bits(layer), one.values) << one.text();
   }

@@ -99,7 +99,7 @@ std::vector<std::string> script(RankContext& rank, const ScriptForm& form) {
   }
   const std::int64_t batch = kGlobalBatch / rank.world_size();
   Generator unused(0);
-  nn::Linear model(rank.runtime(), kFeatures, 1, {.dtype = DType::kF64}, unused);
+  nn::Linear model(rank.runtime(), kFeatures, 1, unused, {.dtype = DType::kF64});
   initialize(model, rank.rank());
   DistributedDataParallel ddp(model, rank.world());
   data::DistributedSampler sampler(rank, {.size = 34});

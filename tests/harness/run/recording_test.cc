@@ -38,7 +38,7 @@ class Trainer {
   explicit Trainer(RankContext& rank)
       : rank_(rank),
         seed_(0),
-        model_(rank.runtime(), 2, 1, {}, seed_),
+        model_(rank.runtime(), 2, 1, seed_),
         ddp_(model_, rank.world()),
         optimizer_(model_.parameters(), {.lr = 0.125}) {}
 
