@@ -50,60 +50,60 @@
 
 namespace lockstep {
 
-/// How to run a world. Everything that varies is here; the program draws nothing else.
+/// How to run a world. Two runs with equal options do the same, bit for bit, in the simulator.
 struct RunOptions {
-  std::int32_t ranks = 2;  ///< Of the world. Under a launcher: as many as it has started.
-  /// Where run_ranks runs them: "sim", "gloo", "nccl", or "auto": what the launcher of this process
-  /// says (LOCKSTEP_BACKEND), and the simulator without one. A Simulator always simulates.
+  std::int32_t ranks = 2;  ///< World size. Under a launcher: must be its number of ranks.
+  /// Where run_ranks runs the ranks: "sim", "gloo", "nccl", or "auto": the backend that this
+  /// process's launcher has set (LOCKSTEP_BACKEND), and without one the simulator.
   std::string backend = "auto";
   std::uint64_t schedule_seed = 0;  ///< With strategies "random" and "pct".
   /// "run-to-block" | "round-robin" | "random" | "pct:depth=3" | a schedule: docs/schedules.md.
   std::string strategy = "run-to-block";
-  /// In which order the simulator adds up: docs/determinism.md.
+  /// The order in which simulated reductions add: docs/determinism.md.
   ReductionOrder reduction_order = ReductionOrder::kRank;
-  /// What it does where ranks call different operations.
+  /// What the simulator does when ranks call different operations.
   sim::Pairing pairing = sim::Pairing::kStrict;
-  /// How much of an operation it plays.
+  /// How much of a collective is simulated: its result only, or every message.
   sim::Fidelity fidelity = sim::Fidelity::kRendezvous;
-  sim::NetOptions net{};       ///< Links of the simulator, and when they are down; default: free.
-  sim::ComputeSpec compute{};  ///< How long its ranks compute; default: no time.
-  std::chrono::nanoseconds watchdog{
-      0};                            ///< Virtual: an operation that takes longer fails; 0: none.
-  std::vector<sim::Fault> faults{};  ///< What goes wrong in the simulator. Requires: `record`.
+  sim::NetOptions net{};       ///< Simulated links, and when they are down; default: free.
+  sim::ComputeSpec compute{};  ///< How long simulated ranks compute; default: no time.
+  /// Virtual time after which an operation fails; 0: never.
+  std::chrono::nanoseconds watchdog{0};
+  std::vector<sim::Fault> faults{};          ///< Injected by the simulator. Requires: `record`.
   std::optional<sim::AgentOptions> agent{};  ///< Restarts a failed job on the same virtual disks.
-  /// Who sees the files that a simulated rank writes through Host::files(): all ranks, or those of
-  /// its node (net.ranks_per_node). A file needs a folder that was made before.
+  /// Which ranks see the files that a simulated rank writes through Host::files(): all, or those of
+  /// its node (net.ranks_per_node). A file's folder must exist.
   sim::DiskScope disks = sim::DiskScope::kShared;
-  bool exact = false;                ///< Any rounding is an error naming the operation.
-  bool record = true;                ///< False: no events, no laws; only what the program checks.
+  bool exact = false;                ///< Any rounding is an error that names the operation.
+  bool record = true;                ///< False: no events and no laws.
   std::vector<std::string> laws{};   ///< Empty: all trace laws.
-  std::vector<std::string> allow{};  ///< "LAW" or "LAW@TENSOR" exempted on purpose.
-  /// Digests cover 1/coverage of each large tensor a step, in turn: cheaper, and a difference that
-  /// lasts shows within that many steps.
+  std::vector<std::string> allow{};  ///< "LAW" or "LAW@TENSOR": findings that are intended.
+  /// Digests cover 1/coverage of each large tensor per step, by rotation. This is cheaper; a
+  /// lasting difference is found within that many steps.
   std::int32_t coverage = 1;
   std::string replay{};  ///< A replay_token(): repeats that run's schedule.
-  /// Whether an exception of a rank leaves the run. False: it ends up in RunResult::failure, with
-  /// the report of what was recorded until then. One that leaves it has a report, too: report_of().
+  /// Whether run_ranks rethrows an exception of a rank. False: RunResult::failure has it, with the
+  /// report of what was recorded before it. A rethrown exception has a report, too: report_of().
   bool rethrow = true;
-  /// A folder for the trace, which `lockstep check`, `bisect`, `diff` and `export` read. Empty: what
-  /// the environment variable LOCKSTEP_TRACE says, and the launcher. "%n" in it: a new number each
-  /// run.
+  /// A folder for the trace, which `lockstep check`, `bisect`, `diff` and `export` read. Empty: that
+  /// of the environment variable LOCKSTEP_TRACE, or of the launcher. "%n" in it becomes a new number
+  /// in each run.
   std::string trace{};
   /// A file for the report: FILE.html (timeline, curves, heat map), FILE.json, FILE.xml (JUnit),
-  /// FILE.perfetto.json, FILE.svg or FILE.dot (who waits for whom). Empty: what LOCKSTEP_REPORT says.
-  /// So a failing test is run again with pictures without an edit.
+  /// FILE.perfetto.json, FILE.svg or FILE.dot (who waits for whom). Empty: that of LOCKSTEP_REPORT,
+  /// so that a failing test can be run again with pictures without an edit.
   std::string report{};
   /// Simulates the run again at other memory addresses and compares the digests: law deterministic.
-  /// Where ranks differ, once more to say in which element and by how much. The program is called
-  /// twice as often, or three times; what it keeps outside of itself it finds as it left it.
+  /// If ranks differ, a third run says in which element and by how much. The program is called two
+  /// or three times; state that it keeps outside the run is not reset.
   bool twice = false;
-  /// Of each simulated rank, in bytes; 0: what the library takes (docs/traps.md). A rank that needs
-  /// more ends the process, with a line that says so.
+  /// Stack of each simulated rank, in bytes; 0: the default (docs/traps.md). A rank that needs more
+  /// ends the process, with a message that names it.
   std::size_t stack_bytes = 0;
-  std::chrono::milliseconds timeout{60'000};  ///< Real ranks: of connecting and of each operation.
-  /// Real ranks: after each operation compare what arrived with what was sent, also where the
-  /// launcher or LOCKSTEP_CHECK_ARRIVALS=1 asks for it. Twice the connections and more than twice
-  /// the traffic (docs/real_ranks.md). The simulator's watchers see memory and need no such thing.
+  std::chrono::milliseconds timeout{60'000};  ///< Real ranks: to connect, and per operation.
+  /// Real ranks: after each operation compare what arrived with what was sent; the launcher or
+  /// LOCKSTEP_CHECK_ARRIVALS=1 may ask for it, too. It needs twice the connections and more than
+  /// twice the traffic (docs/real_ranks.md). The simulator watches memory instead.
   bool check_arrivals = false;
 };
 
