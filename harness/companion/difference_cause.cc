@@ -172,7 +172,7 @@ DifferenceCause explain_difference(const DifferentStep& step) {
   const Job& job = step.job;
   if (const Cause cause = clipping_cause(job); cause != Cause::kNone) {
     const bool local = job.clip.before_sync;
-    return {local ? "each rank clips its own gradient ahead of the reduction"
+    return {local ? "each rank clips its own gradient before the reduction"
                   : "gradients are clipped while they carry the loss scale",
             cause};
   }
@@ -182,7 +182,7 @@ DifferenceCause explain_difference(const DifferentStep& step) {
         n_ranks_that_carry(first[step.k - 1], first[step.k], step.reference, step.ranks.size());
     if (n > 0) {
       return {std::to_string(n) + " of " + std::to_string(step.ranks.size()) +
-                  " ranks still held the gradient of the step before",
+                  " ranks still held the previous step's gradient",
               Cause::kZeroGradForgotten};
     }
   }
@@ -190,8 +190,8 @@ DifferenceCause explain_difference(const DifferentStep& step) {
   if (std::optional<WrongLocal> wrong = wrong_local_gradient(step, locals)) {
     return {(wrong->ranks.size() == 1 ? "the local gradient `" : "the local gradients `") +
                 wrong->tensor + "` of " + ranks_text(wrong->ranks) +
-                " was wrong before the reduction: not what its rows give, as those of the other "
-                "ranks are",
+                " was wrong before the reduction: unlike the other ranks', it is not the gradient "
+                "of its rows",
             Cause::kSdcBeforeReduce};
   }
   return fitted_cause(step, locals);

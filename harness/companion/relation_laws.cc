@@ -43,7 +43,7 @@ std::size_t comparable_steps(const StepsByRank& ranks, std::string& why) {
       const RankStep& other = ranks[r][k];
       if (first.epoch != other.epoch) {
         why = "a step that every rank takes (one of ranks 0 and " + std::to_string(r) +
-              " ran out of inputs, so their steps " + std::to_string(k) + " are none of one kind)";
+              " ran out of inputs, so their steps " + std::to_string(k) + " cannot be compared)";
         return k;
       }
       if (same_digests(first.before_digests, other.before_digests) && !moved_apart(first, other) &&
@@ -109,7 +109,7 @@ std::string message_of(const ValueLocation& place, double got, double wanted) {
   const std::string what =
       place.point == ComparedPoint::kStep ? "parameter `" : "the gradient used for `";
   return what + place.tensor + "` is " + exact(got) +
-         " where one process on the same global batch has " + exact(wanted);
+         ", but one process on the same global batch has " + exact(wanted);
 }
 
 /// Compares one tensor with the reference: rank 0 by its values, the others by their digests, which
@@ -283,7 +283,7 @@ LawResult check_single_process_equal(const Scenario& scenario, const MemoryTrace
   }
   if (n_steps > 0 && n_steps < n_comparable) {
     result.advice.push_back({"A-coverage",
-                             "single-process-equal looked at the first " + std::to_string(n_steps) +
+                             "single-process-equal compared the first " + std::to_string(n_steps) +
                                  " of " + std::to_string(n_comparable) + " steps",
                              AdviceSubject::kChecks});
   }

@@ -122,7 +122,7 @@ class ExactRun final : public SingleProcess {
   std::vector<ReferenceTensor> step(std::size_t k) override {
     std::vector<ReferenceTensor> tensors;
     if (k >= steps_.size()) {
-      fail(error_.empty() ? "a single process that gets as far" : error_);
+      fail(error_.empty() ? "a single process that gets this far" : error_);
       return tensors;
     }
     const auto copy = [](std::span<const double> values) {

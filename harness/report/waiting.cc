@@ -3,6 +3,7 @@
 #include <map>
 
 #include "lockstep/harness/report/detail/sections.h"
+#include "lockstep/laws/report.h"
 #include "lockstep/trace/timeline.h"
 
 namespace lockstep::page {
@@ -29,7 +30,7 @@ std::string waits_for_text(const sim::WaitForGraph& graph, std::size_t node) {
   std::string text;
   for (const sim::WaitForEdge& edge : graph.edges) {
     if (edge.from != node) continue;
-    text += (text.empty() ? "" : "; ") + sim::name_ranks(edge.ranks);
+    text += (text.empty() ? "" : "; ") + ranks_text(edge.ranks);
     if (edge.in_cycle) text += " (in a circle)";
   }
   return text.empty() ? "no known rank" : text;
@@ -43,7 +44,7 @@ void write_graph(const sim::WaitForGraph& graph, const std::string& id, Html& ou
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const sim::WaitForNode& node = graph.nodes[i];
     const bool waits = node.state == sim::WaitForNode::State::kWaits;
-    out.row({sim::name_ranks(node.ranks),
+    out.row({ranks_text(node.ranks),
              std::string(state_word(node.state)),
              node.what,
              waits ? waits_for_text(graph, i) : ""});
@@ -110,7 +111,7 @@ void write_last(const MemoryTrace& trace, Html& out) {
   out.close_table();
   if (ranks.size() > kMaxLastRows) {
     out.element("p",
-                "Shown are the first " + std::to_string(kMaxLastRows) + " of " +
+                "Showing the first " + std::to_string(kMaxLastRows) + " of " +
                     std::to_string(ranks.size()) + " ranks.",
                 {{"class", "thinned"}});
   }

@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <set>
 
+#include "lockstep/laws/report.h"
 #include "lockstep/sim/group/detail/group_registry.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
 #include "lockstep/trace/detail/first_pairing.h"
@@ -124,8 +125,8 @@ std::string HangReport::losses_text() const {
     for (const std::int32_t rank : outage.ranks) ranks.push_back(Rank{rank});
     for (const std::int32_t rank : outage.peers) peers.push_back(Rank{rank});
     if (outage.next_up(registry_->world().now().ns)) continue;
-    text += "down: nothing passes between " + name_ranks(ranks) + " and " +
-            (peers.empty() ? "the others" : name_ranks(peers)) + " any more\n";
+    text += "link down: no message passes between " + ranks_text(ranks) + " and " +
+            (peers.empty() ? "the others" : ranks_text(peers)) + "\n";
   }
   return text;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "lockstep/laws/report.h"
 #include "lockstep/sim/group/detail/group_registry.h"
 #include "lockstep/sim/group/detail/sim_process_group.h"
 
@@ -83,7 +84,7 @@ std::string RankStates::missing_text(const SimWork& work) const {
   std::string text;
   for (const auto& [state, ranks] : states) {
     const bool late = state_in_graph(ranks.front()) == WaitForNode::State::kRunning;
-    text += (late ? "; late: " : "; missing: ") + name_ranks(ranks) + ", which " + state;
+    text += (late ? "; late: " : "; missing: ") + ranks_text(ranks) + ", which " + state;
   }
   return text;
 }

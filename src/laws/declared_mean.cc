@@ -200,27 +200,28 @@ std::optional<Fit> MicroMean::explain(const std::vector<OneReduction>& wrong, bo
     const Weights alike = Weights::uniform(n, 1.0, divisor);
     if (!explained(alike)) continue;
     return Fit{alike,
-               "every micro-step counts the same, " + rounded(1.0 / divisor) +
-                   ": this is a mean of the micro-steps' means, their weights are " +
+               "every micro-step has weight " + rounded(1.0 / divisor) +
+                   " (a mean of the micro-steps' means), but the declared weights are " +
                    declared_text(),
                Cause::kTokenWeightedMean,
                std::nullopt};
   }
   if (const Weights own = of_ranks(); !even && explained(own)) {
     return Fit{own,
-               "every rank counts the same, however many micro-steps it has: this is a mean of the "
-               "ranks' means, their weights are " +
+               "every rank has the same weight, however many micro-steps it ran (a mean of the "
+               "ranks' means), but the declared weights are " +
                    declared_text(),
                Cause::kTokenWeightedMean,
                std::nullopt};
   }
   const Weights sum = Weights::uniform(n, 1.0, 1.0);
   if (explained(sum)) {
-    return Fit{sum,
-               "it is the sum of the micro-steps' means over all ranks, their weights are " +
-                   declared_text(),
-               Cause::kSumVsMean,
-               std::nullopt};
+    return Fit{
+        sum,
+        "it is the sum of the micro-steps' means over all ranks, but the declared weights are " +
+            declared_text(),
+        Cause::kSumVsMean,
+        std::nullopt};
   }
   return lost_step(wrong, exact);
 }
@@ -236,8 +237,8 @@ std::optional<Fit> MicroMean::lost_step(const std::vector<OneReduction>& wrong, 
       });
       if (!explained) continue;
       return Fit{weights,
-                 "the contribution of micro-step " + std::to_string(steps_[lost].number) +
-                     " of one rank is lost",
+                 "one rank's contribution from micro-step " + std::to_string(steps_[lost].number) +
+                     " is missing",
                  Cause::kNone,
                  static_cast<std::int32_t>(lost)};
     }

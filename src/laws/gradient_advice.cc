@@ -12,8 +12,8 @@ namespace lockstep::laws {
 namespace {
 
 constexpr std::string_view kTakenElsewhere =
-    "The step uses other parameters' gradients: take them out in the order in which they were put "
-    "in";
+    "The step uses other parameters' gradients: unpack them in the order in which they were "
+    "packed.";
 
 /// One value that is not finite leaves none of its average finite.
 bool is_average_finite(const OpenReduction& open) {
@@ -90,10 +90,11 @@ std::vector<Advice> GradientAdvice::same_gradients(const NameTable& names) const
     const std::string which =
         reductions_.size() == 1 ? ""
                                 : " of the wrapper of `" + std::string(names.text(all.first)) + "`";
-    found.push_back({"A-same-gradients",
-                     "in all " + std::to_string(all.n) + " reductions" + which +
-                         " every rank put in the same gradient: the ranks train on the same "
-                         "samples, with the same masks, noise or environments"});
+    found.push_back(
+        {"A-same-gradients",
+         "in all " + std::to_string(all.n) + " reductions" + which +
+             " every rank contributed the same gradient: the ranks train on the same samples, with "
+             "the same masks, noise or environments. Shard the data, and seed noise by rank."});
   }
   return found;
 }
@@ -102,12 +103,12 @@ std::vector<Advice> GradientAdvice::advice(const NameTable& names) const {
   std::vector<Advice> advice;
   if (used_) {
     const std::string where = used_->rank < 0
-                                  ? "the ranks' gradients are finite, but their reduction is not"
-                                  : "it came up on rank " + std::to_string(used_->rank);
+                                  ? "the local gradients are finite, but their reduction is not"
+                                  : "it came from rank " + std::to_string(used_->rank);
     advice.push_back({"A-non-finite",
-                      "step " + std::to_string(used_->step) + " used a gradient of `" +
-                          std::string(names.text(used_->tensor)) +
-                          "` that is not finite: " + where});
+                      "step " + std::to_string(used_->step) + " used a non-finite gradient of `" +
+                          std::string(names.text(used_->tensor)) + "`: " + where +
+                          ". Skip such a step on all ranks."});
   }
   std::ranges::move(same_gradients(names), std::back_inserter(advice));
   std::ranges::move(unwrapped_.advice(), std::back_inserter(advice));

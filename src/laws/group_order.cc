@@ -91,7 +91,7 @@ Advice GroupOrder::describe(const Inversion& at, std::int32_t left, std::int32_t
           "rank " + std::to_string(left) + " enters " + call(at.left) + " before " +
               call(at.right) + ", rank " + std::to_string(right) +
               " in the opposite order: with blocking calls, or one execution slot per rank, both "
-              "ranks block forever (two-comm-cycle)"};
+              "deadlock (two-comm-cycle). Enter groups in the same order on every rank."};
 }
 
 std::vector<Advice> GroupOrder::advice() const {

@@ -83,10 +83,11 @@ void apply_exemptions(LawResult& result, const LawPolicy& policy) {
   const std::size_t n_exempted = n_before - result.findings.size();
   if (n_exempted == 0) return;
   if (result.findings.empty()) result.verdict = Verdict::kHolds;
-  result.advice.push_back(
-      {"A-exempted",
-       std::to_string(n_exempted) + " findings of " + result.law + " are allowed by policy",
-       AdviceSubject::kChecks});
+  result.advice.push_back({"A-exempted",
+                           std::to_string(n_exempted) +
+                               (n_exempted == 1 ? " finding" : " findings") + " of " + result.law +
+                               (n_exempted == 1 ? " is" : " are") + " allowed by policy",
+                           AdviceSubject::kChecks});
 }
 
 /// A law may read kinds that there are none of.
@@ -105,7 +106,8 @@ void tell_coverage(LawResult& result, std::int32_t coverage) {
   const std::string part = "1/" + std::to_string(coverage) + " of each large tensor";
   for (Finding& finding : result.findings) {
     if (finding.tensor.empty()) continue;
-    finding.message += " (a step's digests cover " + part + ", in rotation: it may be up to " +
+    finding.message += " (digests cover " + part +
+                       " per step, in rotation: the error may be up to " +
                        std::to_string(coverage - 1) + " steps older)";
   }
   if (result.verdict != Verdict::kHolds) return;

@@ -180,8 +180,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "What enters a reduction is what was there plus each contribution of its window, once.",
      "Backward adds to .grad, and zero_grad clears it after each step.",
      "What a program does to gradients between two backward passes, unless it is clipping; errors "
-     "of "
-     "rounding size.",
+     "of rounding size.",
      kTrace},
     {22,
      name_of(LawId::kNormTrue),
@@ -205,8 +204,7 @@ constexpr std::array<LawInfo, 24> kLaws = {{
      "What is trainable is what is reduced is what is optimised, and no contribution is left over.",
      "DDP fixes what it reduces when it wraps; an optimizer, when it is made.",
      "Parameters whose gradients are not recorded; contributions that a program drops on purpose "
-     "in "
-     "the middle of epochs.",
+     "in the middle of epochs.",
      kTrace},
 }};
 

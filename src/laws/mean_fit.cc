@@ -126,10 +126,9 @@ std::optional<Fit> fit_weights(std::span<const OneReduction> reductions, const W
   if (!fits) return std::nullopt;
   const std::string ratio = ratio_text(*solved);
   return Fit{{*solved, 1.0},
-             "the ranks' weights differ from the declared ones" +
-                 (ratio.empty() ? ""
-                                : ": " + ratio + " where " + ratio_text(declared.values()) +
-                                      " were declared"),
+             ratio.empty() ? "the ranks' weights differ from the declared ones"
+                           : "the ranks' weights are " + ratio + ", but " +
+                                 ratio_text(declared.values()) + " was declared",
              Cause::kNone,
              std::nullopt};
 }
@@ -144,14 +143,14 @@ std::optional<Fit> fit_uniform(std::span<const OneReduction> reductions,
     if (!is_uniform(declared)) {
       const std::string ratio = ratio_text(declared.numerators);
       return Fit{mean,
-                 "every rank counts the same: this is a mean of the ranks' means" +
-                     (ratio.empty() ? "" : ", their weights are " + ratio),
+                 "every rank has the same weight (a mean of the ranks' means)" +
+                     (ratio.empty() ? "" : ", but the declared weights are " + ratio),
                  Cause::kTokenWeightedMean,
                  std::nullopt};
     }
     const double factor = declared.denominator / (count * declared.numerators[0]);
     return Fit{mean,
-               "it is the declared one " + factor_text(factor),
+               "it is the declared mean " + factor_text(factor),
                factor < 1.0 ? Cause::kDoubleAverage : Cause::kSumVsMean,
                std::nullopt};
   }
@@ -184,11 +183,9 @@ std::optional<Fit> fit_one_rank(std::span<const OneReduction> reductions,
       Weights weights = declared;
       weights.numerators[r] *= times;
       if (!all_explained(reductions, weights, exact)) continue;
-      const std::string what = times == 0.0 ? " is lost" : " was counted twice";
-      return Fit{weights,
-                 "the contribution of one rank" + what,
-                 Cause::kNone,
-                 static_cast<std::int32_t>(r)};
+      const std::string what = times == 0.0 ? " is missing" : " was counted twice";
+      return Fit{
+          weights, "one rank's contribution" + what, Cause::kNone, static_cast<std::int32_t>(r)};
     }
   }
   for (std::size_t r = 0; r < n; ++r) {
@@ -225,7 +222,7 @@ std::optional<Fit> fit_factor(std::span<const OneReduction> reductions,
   Weights scaled = declared;
   for (double& numerator : scaled.numerators) numerator *= factor;
   if (!all_explained(reductions, scaled, exact)) return std::nullopt;
-  return Fit{scaled, "it is the declared one " + factor_text(factor), Cause::kNone, std::nullopt};
+  return Fit{scaled, "it is the declared mean " + factor_text(factor), Cause::kNone, std::nullopt};
 }
 
 /// What the locals amount to under some weights, the denominator aside.
@@ -292,7 +289,7 @@ std::optional<Fit> fit(std::span<const OneReduction> reductions,
   for (const OneReduction& reduction : reductions) {
     if (!is_finite(*reduction.reduced)) {
       return Fit{{},
-                 "it is not finite although every local gradient is",
+                 "it is not finite although every local gradient is finite",
                  Cause::kFp16SumOverflow,
                  std::nullopt};
     }

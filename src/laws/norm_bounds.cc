@@ -132,14 +132,14 @@ std::optional<Complaint> wrong_factor(const ClipEvent& clip, DType dtype) {
   return Complaint{"factor",
                    "",
                    "gradients of norm " + exact(clip.norm) + " were scaled by " +
-                       exact(clip.factor) + " where the limit " + exact(clip.limit) + " asks for " +
+                       exact(clip.factor) + ", but the limit " + exact(clip.limit) + " requires " +
                        exact(least),
                    clip.factor == 1.0 ? Cause::kClipNotApplied : Cause::kNone};
 }
 
 namespace {
 
-constexpr const char* kCountedPerRank = ": it counts the averaged gradients once per rank";
+constexpr const char* kCountedPerRank = ": the averaged gradients were counted once per rank";
 
 /// By what a norm grows when all ranks add the same gradients to it.
 double times_counted(const ClipEvent& clip, std::int32_t n_members) {
@@ -163,7 +163,7 @@ std::optional<Complaint> recounted_norm(const ClipEvent& clip,
   if (!told_apart || std::abs(clip.norm - recounted) > slack * recounted) return std::nullopt;
   return Complaint{"norm",
                    "",
-                   "gradients were clipped by a norm of " + exact(clip.norm) + "; theirs is " +
+                   "clipping used a norm of " + exact(clip.norm) + ", but the gradients' norm is " +
                        exact(clip.own) + kCountedPerRank,
                    Cause::kClipNormRecounted};
 }
@@ -175,14 +175,15 @@ std::optional<Complaint> wrong_norm(const ClipEvent& clip,
   if (!bounds.known || !std::isfinite(clip.norm)) return std::nullopt;
   const NormBounds unscaled{bounds.low / scale, bounds.high / scale, true};
   if (unscaled.admit(clip.norm)) return std::nullopt;
-  std::string message = "gradients were clipped by a norm of " + exact(clip.norm) + "; theirs is " +
+  std::string message = "clipping used a norm of " + exact(clip.norm) +
+                        ", but the gradients' norm is " +
                         (unscaled.low == unscaled.high
                              ? exact(unscaled.low)
                              : "between " + exact(unscaled.low) + " and " + exact(unscaled.high));
   if (bounds.admit(clip.norm)) {
     return Complaint{"norm",
                      "",
-                     message + ": it is that of gradients that still carry the loss scale",
+                     message + ": the gradients still carried the loss scale",
                      Cause::kClipBeforeUnscale};
   }
   if (unscaled.admit(clip.norm / times_counted(clip, n_members))) {
@@ -292,8 +293,8 @@ std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
   if (scaling->untouched && scale == 1.0 && clip.factor != 1.0) {
     return Complaint{"scaled",
                      "",
-                     "the step used the gradients as they were reduced, although clipping was to "
-                     "scale them by " +
+                     "the step used the reduced gradients unclipped, although clipping should have "
+                     "scaled them by " +
                          exact(clip.factor),
                      Cause::kClipNotApplied};
   }
@@ -302,8 +303,8 @@ std::optional<Complaint> wrong_scaling(const ClipEvent& clip,
   if (missed == nullptr) return std::nullopt;
   return Complaint{"scaled",
                    std::string(names.text(missed->name)),
-                   "between the reduction and the step, clipping scaled gradients by " +
-                       exact(factor) + ", but not all of them",
+                   "between the reduction and the step, clipping scaled other gradients by " +
+                       exact(factor) + ", but not this one",
                    Cause::kNone};
 }
 

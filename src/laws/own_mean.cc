@@ -241,11 +241,11 @@ void OwnMeans::judge_apart(const OwnReduction& own, const Judged& judged, const 
   for (const NameId tensor : again->second) {
     if (!reported_.insert({own.wrapper, tensor}).second) continue;
     Finding finding = finding_of(own, names.text(tensor));
-    finding.message =
-        "the gradient that the program has reduced by itself is " +
-        std::to_string(own.shares.size()) +
-        " times, as many as there are ranks, what it would be if it were reduced like "
-        "those of other tensors of this step: it was summed twice, or not divided as they were";
+    finding.message = fmt::format(
+        "the manually reduced gradient is {} times too large (there are {} ranks) compared with "
+        "other tensors of this step: it was reduced twice, or not divided as they were",
+        own.shares.size(),
+        own.shares.size());
     findings_.push_back(std::move(finding));
   }
 }
@@ -262,8 +262,8 @@ void OwnMeans::judge_uncleared(const OwnReduction& own,
     if (!reported_.insert({own.wrapper, tensor}).second) continue;
     Finding finding = finding_of(own, names.text(tensor));
     finding.message =
-        "the gradient that the program has reduced by itself is the mean of the ranks', on top of "
-        "what the step before has used: nothing has cleared it";
+        "the manually averaged gradient still contains the gradient that the previous step used: "
+        "nothing cleared it";
     finding.ranks = uncleared_ranks(own);
     finding.cause = Cause::kZeroGradForgotten;
     findings_.push_back(std::move(finding));
@@ -282,15 +282,13 @@ void OwnMeans::report(const OwnReduction& own,
     finding.declared = Weights::uniform(n, 1.0, static_cast<double>(n)).values();
     finding.cause = found.cause;
     finding.message =
-        "the gradient that the program has reduced by itself is not the mean of the "
-        "ranks': " +
-        found.message;
+        "the manually reduced gradient is not the mean over the ranks: " + found.message;
     if (found.culprit) {
       const Rank rank{own.shares[static_cast<std::size_t>(*found.culprit)].rank};
       finding.message += " (rank " + std::to_string(to_int(rank)) + ")";
       finding.ranks = {rank};
     } else if (found.cause == Cause::kDoubleAverage) {
-      finding.message += "; the loss of each rank is a mean";
+      finding.message += "; each rank's loss is a mean";
     } else {
       finding.message += "; other tensors of this step are means";
     }
@@ -303,33 +301,37 @@ std::vector<Advice> OwnMeans::advice() const {
   if (n_summed_ > 0) {
     advice.push_back(
         {"A-summed-gradients",
-         fmt::format("{} from step {} on used the sum of the ranks' gradients where the wrapper "
-                     "would have taken their mean: right only if each loss was divided by the "
-                     "number of ranks",
-                     counted_steps(n_summed_),
-                     first_summed_)});
+         fmt::format(
+             "{} from step {} on used the sum of the ranks' gradients, where DDP would use their "
+             "mean. Divide by the number of ranks, unless each loss was divided by it.",
+             counted_steps(n_summed_),
+             first_summed_)});
   }
   if (n_divided_again_ >= 2 && n_divided_again_ == n_judged_) {
     advice.push_back({"A-divided-again",
                       counted_steps(n_divided_again_) +
-                          " used the mean of the ranks' gradients of losses that were divided by "
-                          "the number of ranks already: divide once"});
+                          " divided by the number of ranks twice: in the losses, "
+                          "and in the mean of the gradients. Divide once."});
   }
   for (const auto& [division, n_steps] : n_divided_) {
     if (2 * n_steps <= n_of_means_)
       continue;  // A factor that changes is near a whole number by chance.
     const auto& [n_ranks, divisor] = division;
     advice.push_back({"A-other-divisor",
-                      counted_steps(n_steps) + " used the sum of " + std::to_string(n_ranks) +
-                          " ranks' gradients divided by " + std::to_string(divisor) +
-                          ": a mean over the ranks divides by their number"});
+                      fmt::format("{} used the sum of {} ranks' gradients divided by {}. For a "
+                                  "mean over the ranks, divide by {}.",
+                                  counted_steps(n_steps),
+                                  n_ranks,
+                                  divisor,
+                                  n_ranks)});
   }
   if (2 * n_weighed_ > n_of_means_) {
     const std::span<const double> weights = first_weighed_.second;
     advice.push_back(
         {"A-weighed-ranks",
-         fmt::format("{} used gradients in which the ranks do not count alike, "
-                     "nor as their losses have terms: in step {} by {:.4g}{}",
+         fmt::format("{} weighted the ranks unequally, and not in proportion to their loss terms "
+                     "(weights in step {}: {:.4g}{}). Average over ranks or over terms, unless "
+                     "these weights are intended.",
                      counted_steps(n_weighed_),
                      first_weighed_.first,
                      fmt::join(weights.first(std::min(weights.size(), kMostShown)), ", "),

@@ -17,10 +17,10 @@ std::string place_of(const std::string& event) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kPlaces = {
       {{"step", "after optimizer.step"},
        {"grad.post", "after the reduction"},
-       {"grad.redo", "when the micro-step was computed again"},
+       {"grad.redo", "when the micro-step was recomputed"},
        {"wrap", "after wrapping"},
-       {"forward", "as the first synchronising forward begins"},
-       {"found", "as its forward begins"},
+       {"forward", "at the first synchronising forward"},
+       {"found", "at the start of the forward"},
        {"eval", "entering evaluation"},
        {"save", "before a snapshot"},
        {"end", "at the end"},

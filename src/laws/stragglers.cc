@@ -65,12 +65,12 @@ std::optional<Advice> Stragglers::advice() const {
   for (const auto& [rank, late] : late_) {
     if (late.n_last < kFewest || 4 * late.n_last < 3 * n_calls_) continue;
     if (10 * late.waited_ns < end_ns_) continue;
-    return Advice{"A-straggler",
-                  "rank " + std::to_string(rank) + " arrives last at " +
-                      std::to_string(late.n_last) + " of " + std::to_string(n_calls_) +
-                      " calls in which ranks wait, " +
-                      exact(static_cast<double>(late.waited_ns) / 1e6) +
-                      " ms in total after the second to last: the others wait that long for it"};
+    return Advice{
+        "A-straggler",
+        "rank " + std::to_string(rank) + " is the last to arrive at " +
+            std::to_string(late.n_last) + " of " + std::to_string(n_calls_) +
+            " collectives of the world group, " + exact(static_cast<double>(late.waited_ns) / 1e6) +
+            " ms in total after the second to last: the other ranks wait that long for it"};
   }
   return std::nullopt;
 }

@@ -1,6 +1,7 @@
 #include "lockstep/laws/trace_check.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <limits>
 #include <map>
 #include <set>
@@ -90,9 +91,10 @@ std::vector<Rank> unseen_ranks(const MemoryTrace& trace, std::int32_t n_ranks) {
 
 std::string unseen_note(const std::vector<Rank>& ranks) {
   return ranks_text(ranks) + (ranks.size() == 1 ? " has" : " have") +
-         " left no trace here, and the others did not wait for " +
-         (ranks.size() == 1 ? "it" : "them") +
-         ": what only they show was not looked at; name the folders of all nodes";
+         " left no trace here, and no other rank waited for " +
+         (ranks.size() == 1 ? "it" : "them") + ": what only " +
+         (ranks.size() == 1 ? "its trace shows" : "their traces show") +
+         " was not checked. Pass the trace folders of all nodes.";
 }
 
 /// What recorders could not record, each with the ranks that say so.
@@ -111,11 +113,11 @@ void add_missed(const MemoryTrace& trace, std::vector<std::string>& notes) {
   for (const auto& [what, ranks] : missed) {
     if (n_notes++ == kMostNotes) {
       notes.push_back("and " + std::to_string(missed.size() - kMostNotes) +
-                      " other things that were not recorded: the trace has them all");
+                      " more that were not recorded; the trace lists them all");
       return;
     }
     notes.push_back("not recorded on " + ranks_text(ranks) +
-                    ", and not judged: " + std::string(what));
+                    ", so not checked: " + std::string(what));
   }
 }
 
@@ -195,16 +197,17 @@ std::string looked_note(const MemoryTrace& trace) {
     n_left_out = n_steps - rank.all.size();
   }
   if (n_steps == 0) return "";
-  const std::string every =
-      longest > 1 ? ", every " + std::to_string(longest) + "th at least" : std::string();
-  return "gradients and states were looked at in " + std::to_string(n_looked) + " of " +
-         std::to_string(n_steps) + " steps" + every + ", and one small parameter in each" +
-         (n_left_out > 0 ? " but " + std::to_string(n_left_out) +
-                               ", of which only the samples and the number of calls were recorded"
-                         : "") +
-         ": what lasted shorter may have been missed, and what is "
-         "found may have begun up to " +
-         std::to_string(std::max(0, longest - 1)) + " steps earlier";
+  std::string note =
+      fmt::format("gradients and states were checked in {} of {} steps", n_looked, n_steps);
+  if (longest > 1) note += fmt::format(", at most {} steps from one to the next", longest);
+  note += ", and one small parameter in every step";
+  if (n_left_out > 0) {
+    note += fmt::format(" but {}, of which only samples and call counts were recorded", n_left_out);
+  }
+  return note + fmt::format(
+                    ". Shorter errors may have been missed, and a reported one may have begun up "
+                    "to {} steps earlier.",
+                    std::max(0, longest - 1));
 }
 
 }  // namespace

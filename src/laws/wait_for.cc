@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "lockstep/formats/markup_text.h"
+#include "lockstep/laws/report.h"
 
 namespace lockstep::sim {
 
@@ -52,7 +53,7 @@ std::string absence(const WaitForGraph& graph, const WaitForEdge& edge) {
   std::string_view role = "missing:";
   if (to.state == WaitForNode::State::kRunning) role = "late:";
   if (graph.nodes[edge.from].mismatched) role = "called differently by";
-  std::string text = "; " + std::string(role) + " " + name_ranks(edge.ranks) + ", which ";
+  std::string text = "; " + std::string(role) + " " + ranks_text(edge.ranks) + ", which ";
   if (to.state == WaitForNode::State::kWaits) text += one ? "waits in " : "wait in ";
   return text + to.what;
 }
@@ -110,25 +111,12 @@ void WaitForGraph::mark_cycles() {
   for (WaitForEdge& edge : edges) edge.in_cycle = reaches[edge.to * n + edge.from] != 0;
 }
 
-std::string name_ranks(const std::vector<Rank>& ranks) {
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size();) {
-    std::size_t last = i;
-    while (last + 1 < ranks.size() && to_int(ranks[last + 1]) == to_int(ranks[last]) + 1) ++last;
-    if (!text.empty()) text += ", ";
-    text += std::to_string(to_int(ranks[i]));
-    if (last > i) text += (last == i + 1 ? ", " : "-") + std::to_string(to_int(ranks[last]));
-    i = last + 1;
-  }
-  return (ranks.size() == 1 ? "rank " : "ranks ") + text;
-}
-
 std::string render_text(const WaitForGraph& graph) {
   std::string out;
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const WaitForNode& node = graph.nodes[i];
     if (node.state != WaitForNode::State::kWaits) continue;
-    out += name_ranks(node.ranks) + (node.ranks.size() == 1 ? " waits for " : " wait for ");
+    out += ranks_text(node.ranks) + (node.ranks.size() == 1 ? " waits for " : " wait for ");
     out += node.what;
     std::size_t n_named = 0;
     for (const WaitForEdge& edge : graph.edges) {
@@ -149,7 +137,7 @@ std::string render_dot(const WaitForGraph& graph) {
   for (std::size_t i = 0; i < graph.nodes.size(); ++i) {
     const WaitForNode& node = graph.nodes[i];
     out += "  n" + std::to_string(i) + " [fillcolor=\"" + fill_of(node.state) + "\", label=\"" +
-           escape_dot(name_ranks(node.ranks)) + "\\n" + escape_dot(node.what) + "\"];\n";
+           escape_dot(ranks_text(node.ranks)) + "\\n" + escape_dot(node.what) + "\"];\n";
   }
   for (const WaitForEdge& edge : graph.edges) {
     out += "  n" + std::to_string(edge.from) + " -> n" + std::to_string(edge.to) +
@@ -164,7 +152,7 @@ std::string render_svg(const WaitForGraph& graph,
   std::size_t letters = 12;
   std::size_t furthest = 0;
   for (const WaitForNode& node : graph.nodes) {
-    letters = std::max({letters, name_ranks(node.ranks).size(), node.what.size()});
+    letters = std::max({letters, ranks_text(node.ranks).size(), node.what.size()});
   }
   for (const WaitForEdge& edge : graph.edges) {
     furthest = std::max(furthest, std::max(edge.from, edge.to) - std::min(edge.from, edge.to));
@@ -188,7 +176,7 @@ std::string render_svg(const WaitForGraph& graph,
            std::to_string(kMargin) + "\" y=\"" + std::to_string(top_of(i)) + "\" width=\"" +
            std::to_string(right - kMargin) + "\" height=\"" + std::to_string(kBoxHeight) +
            "\" rx=\"6\" stroke=\"#495057\" fill=\"" + fill_of(node.state) + "\"/>\n";
-    out += text_at(kMargin + 10, top_of(i) + 18, name_ranks(node.ranks), " font-weight=\"bold\"");
+    out += text_at(kMargin + 10, top_of(i) + 18, ranks_text(node.ranks), " font-weight=\"bold\"");
     out += text_at(kMargin + 10, top_of(i) + 34, node.what);
   }
   for (const WaitForEdge& edge : graph.edges) out += arrow(edge, right, head);

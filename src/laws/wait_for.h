@@ -47,8 +47,6 @@ struct WaitForGraph {
   void mark_cycles();
 };
 
-/// "rank 3", "ranks 0-2, 5".
-std::string name_ranks(const std::vector<Rank>& ranks);
 /// One line per waiting node: what it waits for, which ranks are missing or late and what they do.
 std::string render_text(const WaitForGraph& graph);
 /// Graphviz: `dot -Tsvg`.

@@ -29,7 +29,7 @@ Finding wrong_mean(const AlignmentKey& alignment,
   finding.event = "grad.post";
   finding.tensor = names.text(tensor);
   finding.step = open.opt;
-  finding.message = "the reduced gradient is not the declared mean of the local ones";
+  finding.message = "the reduced gradient is not the declared mean of the local gradients";
   if (open.published.size() > 1) finding.ranks = published.ranks;
   return finding;
 }

@@ -75,11 +75,10 @@ std::string said_of(const Evaluated& given) {
 }
 
 TEST(ApartBuffersTest, ASumOfWhatSeveralModelsFindGetsAdvice) {
-  EXPECT_EQ(
-      said_of({}),
-      "A-buffers-apart: in the evaluation after 2 steps `mean` differs between the 3 ranks whose "
-      "results are added up: each evaluates another model. Broadcast or average the buffers "
-      "first, unless each rank is to have its own");
+  EXPECT_EQ(said_of({}),
+            "A-buffers-apart: in the evaluation after 2 steps, `mean` differs between the 3 ranks "
+            "although their results are summed: each rank evaluates a different model. Broadcast "
+            "or average the buffers first, unless they should differ.");
   EXPECT_NE(said_of({.reduce = ReduceOp::kAvg}), "");
   EXPECT_NE(said_of({.point = StatePoint::kEnd}), "");
 }

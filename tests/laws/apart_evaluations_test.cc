@@ -104,8 +104,8 @@ TEST(ApartEvaluationsTest, AShareWhoseResultStaysWithItsRankIsAdvised) {
   ASSERT_EQ(advice.size(), 1U);
   EXPECT_EQ(advice[0].id, "A-evaluated-apart");
   EXPECT_THAT(advice[0].message,
-              HasSubstr("ranks 0-2 evaluate 4 of the 12 samples of 'eval', which a sampler divides "
-                        "among 3 ranks, each its own, and no call brings together"));
+              HasSubstr("ranks 0-2 each evaluate 4 of the 12 samples of 'eval', which a sampler "
+                        "shards over 3 ranks. The results are never reduced"));
 }
 
 TEST(ApartEvaluationsTest, AllRanksAtOnceAreJudgedAsOneByOne) {
@@ -114,7 +114,7 @@ TEST(ApartEvaluationsTest, AllRanksAtOnceAreJudgedAsOneByOne) {
   const std::vector<Advice> advice =
       check_together(kLaw, apart.evaluated().ended().stream()).advice;
   ASSERT_EQ(advice.size(), 1U);
-  EXPECT_THAT(advice[0].message, HasSubstr("ranks 0-2 evaluate"));
+  EXPECT_THAT(advice[0].message, HasSubstr("ranks 0-2 each evaluate"));
   EXPECT_TRUE(check_together(kLaw, together.evaluated().called().ended().stream()).advice.empty());
 }
 
@@ -126,8 +126,8 @@ TEST(ApartEvaluationsTest, ARankThatEvaluatesAloneIsNamedAlone) {
   const std::vector<Advice> advice = shares.advice();
   ASSERT_EQ(advice.size(), 1U);
   EXPECT_THAT(advice[0].message,
-              HasSubstr("rank 0 evaluates 4 of the 12 samples of 'eval', which a sampler divides "
-                        "among 3 ranks, and"));
+              HasSubstr("rank 0 evaluates 4 of the 12 samples of 'eval', which a sampler shards "
+                        "over 3 ranks. The results are never reduced"));
 }
 
 TEST(ApartEvaluationsTest, OnlyWhatIsDividedHasShares) {

@@ -95,10 +95,10 @@ TEST_F(AttemptEndTest, AWaitNamesThoseWhoWaitAndWhatTheMissingRankDid) {
 TEST_F(AttemptEndTest, AWaitThatAllMembersAreInNamesThoseInAnotherCall) {
   post(2, kWorld, 0);
   lives_[2].outcome = EndOutcome::kStuck;
-  EXPECT_TRUE(explained().message.ends_with(": all members posted it, and it never completed"))
+  EXPECT_TRUE(explained().message.ends_with(": all members posted it, but it never completed"))
       << explained().message;
   lives_[2].open[0].signature = {.op = CollectiveOp::kBroadcast, .site = {"train.py", 30, ""}};
-  EXPECT_TRUE(explained().message.ends_with(": rank 2 is in broadcast (train.py:30) there"))
+  EXPECT_TRUE(explained().message.ends_with(": rank 2 is in broadcast (train.py:30) instead"))
       << explained().message;
 }
 

@@ -35,7 +35,7 @@ TEST(BatchRepeatsTest, BatchesOfAStreamThatComeOnceAWorkerAreNamed) {
   const std::vector<Advice> advice = advice_on_batches({{1, 1, 2, 2, 3, 3}, {4, 4, 5, 5, 6, 6}});
   ASSERT_EQ(advice.size(), 1U);
   EXPECT_EQ(advice[0].id, "A-batches-repeat");
-  EXPECT_THAT(advice[0].message, HasSubstr("each batch of the stream comes 2 times on end"));
+  EXPECT_THAT(advice[0].message, HasSubstr("each batch of the stream comes 2 times in a row"));
   EXPECT_EQ(advice_on_batches({{1, 1, 1, 2, 2, 2, 3, 3}, {4, 4, 4, 5, 5, 5, 6}}).size(), 1U)
       << "cut short";
   EXPECT_EQ(advice_on_batches({{1, 1, 2, 2, 1, 1}, {4, 4, 5, 5, 4, 4}}).size(), 1U)

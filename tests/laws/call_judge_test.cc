@@ -76,10 +76,9 @@ TEST_F(CallJudgeTest, ACallBesideJoinIsTheOneThatNothingAnswers) {
   EXPECT_EQ(id_of(finding->cause), "join-extra-call");
   EXPECT_THAT(finding->ranks, ElementsAre(Rank{0}));
   EXPECT_EQ(finding->site, "train.py:9");
-  EXPECT_THAT(
-      finding->message,
-      HasSubstr("rank 0 calls all_reduce at train.py:9 inside join, where ranks 1, 2 have no "
-                "inputs left and only take part"));
+  EXPECT_THAT(finding->message,
+              HasSubstr("rank 0 calls all_reduce at train.py:9 inside join, but ranks 1, 2 have no "
+                        "inputs left and only shadow"));
 }
 
 TEST_F(CallJudgeTest, ACallBesideJoinOfAnotherKindIsNamedAsWell) {
@@ -179,7 +178,7 @@ TEST_F(CallJudgeTest, AnExtraCallThatFitsByChanceIsNamedAndNotTheMismatchThatItL
   ASSERT_TRUE(finding);
   EXPECT_EQ(finding->seq, 0);
   EXPECT_EQ(finding->site, "train.py:8");
-  EXPECT_THAT(finding->message, HasSubstr("call 1 is the first that does not match"));
+  EXPECT_THAT(finding->message, HasSubstr("call 1 is the first mismatch"));
 }
 
 TEST_F(CallJudgeTest, WhereARankDiedOneCallMoreThanOthersIsNoExtraCall) {

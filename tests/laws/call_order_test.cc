@@ -57,8 +57,8 @@ TEST(CallOrderTest, AnExtraCallIsNamedBeforeTheReductionThatNoLongerFits) {
   EXPECT_EQ(finding.site, "log.py:7");
   EXPECT_EQ(finding.other_site, "train.py:40");
   EXPECT_THAT(finding.message,
-              HasSubstr("rank 2 calls all_reduce once more than the others at log.py:7"));
-  EXPECT_THAT(finding.message, HasSubstr("call 4 is the first that does not match"));
+              HasSubstr("rank 2 calls all_reduce at log.py:7 once more than the others"));
+  EXPECT_THAT(finding.message, HasSubstr("call 4 is the first mismatch"));
   EXPECT_EQ(id_of(finding.cause), "code-skew");
 }
 
@@ -121,7 +121,7 @@ TEST(CallOrderTest, AnExtraCallThatDoesNotFitIsCalledOne) {
   EXPECT_EQ(finding.field, "reduce");
   EXPECT_EQ(finding.seq, 2);
   EXPECT_THAT(finding.message,
-              HasSubstr("rank 2 calls all_reduce once more than the others at train.py:50"));
+              HasSubstr("rank 2 calls all_reduce at train.py:50 once more than the others"));
   EXPECT_EQ(id_of(finding.cause), "call-set-differs");
 }
 
@@ -168,7 +168,7 @@ TEST(CallOrderTest, TheSameKeysInAnotherOrderAreNamed) {
   EXPECT_THAT(finding.ranks, ElementsAre(Rank{2}));
   EXPECT_EQ(finding.seq, 1);
   EXPECT_EQ(finding.field, "count");
-  EXPECT_THAT(finding.message, HasSubstr("the same 3 calls in that loop, in another order"));
+  EXPECT_THAT(finding.message, HasSubstr("the same 3 calls in that loop, in different orders"));
   EXPECT_EQ(id_of(finding.cause), "order-swap");
 }
 

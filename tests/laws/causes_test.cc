@@ -75,14 +75,33 @@ TEST(CausesTest, NothingElseHasAnIdOrADescription) {
   EXPECT_THROW(describe(Cause::kNone), ContractViolation);
 }
 
-TEST(CausesTest, AreEachExplainedInOneSentenceWithOneRemedy) {
+/// The sentences of a text, each of which begins with a capital.
+std::vector<std::string_view> sentences_of(std::string_view text) {
+  std::vector<std::string_view> sentences;
+  std::size_t from = 0;
+  for (std::size_t at = text.find(". "); at != std::string_view::npos;
+       at = text.find(". ", at + 1)) {
+    if (text[at + 2] < 'A' || text[at + 2] > 'Z') continue;
+    sentences.push_back(text.substr(from, at + 1 - from));
+    from = at + 2;
+  }
+  sentences.push_back(text.substr(from));
+  return sentences;
+}
+
+TEST(CausesTest, AreEachExplainedInOneSentenceWithARemedyOfTwoAtMost) {
+  constexpr std::size_t kMostWords = 30;
   std::set<std::string_view> sentences;
   for (const CauseInfo& info : all_causes()) {
+    EXPECT_EQ(sentences_of(info.sentence).size(), 1U) << info.sentence;
+    EXPECT_LE(sentences_of(info.remedy).size(), 2U) << info.remedy;
     for (const std::string_view text : {info.sentence, info.remedy}) {
       ASSERT_GT(text.size(), 20U) << info.id;
       EXPECT_TRUE(text.front() >= 'A' && text.front() <= 'Z') << text;
       EXPECT_EQ(text.back(), '.') << text;
-      EXPECT_EQ(text.find(". "), std::string_view::npos) << text;
+      for (const std::string_view one : sentences_of(text)) {
+        EXPECT_LE(split(one, ' ').size(), kMostWords) << one;
+      }
       EXPECT_EQ(text.find_first_of("|\n"), std::string_view::npos) << text;
       EXPECT_EQ(text.find("  "), std::string_view::npos) << text;
       EXPECT_TRUE(sentences.insert(text).second) << text;

@@ -205,7 +205,7 @@ TEST(ProgressTest, NamesTheRankThatDied) {
   EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}, Rank{2}}));
   EXPECT_EQ(result.findings[0].missing, (std::vector<Rank>{Rank{1}}));
   EXPECT_EQ(id_of(result.findings[0].cause), "rank-crash");
-  EXPECT_NE(result.findings[0].message.find("last seen at forward"), std::string::npos);
+  EXPECT_NE(result.findings[0].message.find("last event: forward"), std::string::npos);
 }
 
 /// Rank 0 waits for rank 1, which ended as `end` says and never came.
@@ -379,8 +379,8 @@ TEST(StragglersTest, NamesTheRankThatAllOthersWaitFor) {
   EXPECT_EQ(advice->id, "A-straggler");
   // 8 calls, each 198 ms after rank 2.
   EXPECT_EQ(advice->message,
-            "rank 1 arrives last at 8 of 8 calls in which ranks wait, 1584 ms in total after the "
-            "second to last: the others wait that long for it");
+            "rank 1 is the last to arrive at 8 of 8 collectives of the world group, 1584 ms in "
+            "total after the second to last: the other ranks wait that long for it");
 }
 
 // One of two ranks is the last one at four calls in a row once in eight runs, by chance: eight
@@ -390,7 +390,8 @@ TEST(StragglersTest, LatenessOfCenturiesAddsUpWithoutOverflow) {
   const auto advice =
       straggler([](std::int32_t, std::int32_t rank) { return rank == 1 ? kLate : rank; });
   ASSERT_TRUE(advice.has_value());
-  EXPECT_NE(advice->message.find("rank 1 arrives last"), std::string::npos) << advice->message;
+  EXPECT_NE(advice->message.find("rank 1 is the last to arrive"), std::string::npos)
+      << advice->message;
 }
 
 TEST(StragglersTest, AFewCallsAreNoEvidence) {

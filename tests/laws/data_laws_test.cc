@@ -77,7 +77,7 @@ TEST(SamplesCoveredTest, ASamplerOfMoreRanksThanThereAreLeavesSamplesOut) {
     ASSERT_EQ(result.findings.size(), leaves_out ? 1U : 0U);
     if (!leaves_out) continue;
     EXPECT_EQ(id_of(result.findings[0].cause), "world-from-devices");
-    EXPECT_NE(result.findings[0].message.find("among 4 ranks, and there are 2"), std::string::npos);
+    EXPECT_NE(result.findings[0].message.find("over 4 ranks, but there are 2"), std::string::npos);
   }
 }
 
@@ -355,8 +355,8 @@ TEST(RngScopesTest, NamesClonesAmongTheWorkersOfARank) {
   EXPECT_EQ(finding.tensor, "augment");
   EXPECT_EQ(finding.ranks, std::vector<Rank>{Rank{1}});
   EXPECT_EQ(finding.message,
-            "stream 'augment' should be private, but rank 1, worker 1, epoch 0 draws what rank 1, "
-            "worker 0, epoch 0 drew");
+            "stream 'augment' should be private, but rank 1, worker 1, epoch 0 repeats the draws "
+            "of rank 1, worker 0, epoch 0");
 }
 
 TEST(RngScopesTest, NamesClonesAmongRanksAndAmongEpochs) {
@@ -399,7 +399,7 @@ TEST(RngScopesTest, NamesRanksWhosePartsOfAModelBeginAlike) {
   EXPECT_EQ(id_of(result.findings[0].cause), "shards-alike");
   EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{0}, Rank{2}}));
   EXPECT_EQ(result.findings[0].message,
-            "all parts that rank 2 has of a divided model begin with the values of rank 0's");
+            "all shards that rank 2 has of the model begin with the same values as rank 0's");
 }
 
 TEST(RngScopesTest, ARankMayBeginWithTheSamePartsAgain) {

@@ -135,7 +135,7 @@ TEST(DataReadTest, RowsOfWhichNoSampleIsReadByTwoRanksMayBeShares) {
   ASSERT_EQ(shares.findings.size(), 1U);
   EXPECT_EQ(shares.findings[0].cause, Cause::kNone);
   EXPECT_EQ(shares.findings[0].field, "rows");
-  EXPECT_THAT(shares.findings[0].message, HasSubstr("the sampler divides it once more"));
+  EXPECT_THAT(shares.findings[0].message, HasSubstr("If each subset is already its rank's shard"));
 
   const auto cause = [](const LawResult& result) { return result.findings.at(0).cause; };
   EXPECT_EQ(cause(divide({{5}, {9}}, {{0, 4}, {1, 4}})), Cause::kSplitLeak) << "one is shared";
@@ -326,7 +326,8 @@ TEST(DataReadTest, RanksThatDivideOtherSamplesAreAdvised) {
   const LawResult result = hold({{5, 1}, {5, 2}, {6, 3}});
   ASSERT_EQ(result.advice.size(), 1U);
   EXPECT_EQ(result.advice[0].id, "A-divided-twice");
-  EXPECT_THAT(result.advice[0].message, HasSubstr("train split: the ranks' data sets do not hold"));
+  EXPECT_THAT(result.advice[0].message,
+              HasSubstr("train split: the ranks hold different data sets"));
   EXPECT_EQ(hold({{5, 1, 7}, {6, 2, 8}}).advice.size(), 1U) << "classes that differ as well";
 
   EXPECT_TRUE(hold({{5, 1}, {5, 2}}).advice.empty()) << "a matter of order";

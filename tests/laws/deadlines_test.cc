@@ -32,7 +32,7 @@ TEST(DeadlineTest, ARankThatWasOnItsWayWhenAnotherGaveUpWasLate) {
   const Finding finding = found(calls);
   EXPECT_EQ(finding.missing, (std::vector<Rank>{Rank{1}}));
   EXPECT_EQ(id_of(finding.cause), "slow-rank0-timeout");
-  EXPECT_TRUE(finding.message.starts_with("waited until the deadline in all_reduce (train.py:40)"))
+  EXPECT_TRUE(finding.message.starts_with("timed out in all_reduce (train.py:40)"))
       << finding.message;
 }
 

@@ -53,8 +53,8 @@ TEST(DividedAgainTest, IsAdvisedAgainstWhereEveryStepDoesIt) {
   ASSERT_EQ(result.advice.size(), 1U);
   EXPECT_EQ(result.advice[0].id, "A-divided-again");
   EXPECT_EQ(result.advice[0].message,
-            "all 3 steps used the averaged gradients divided by 2, the number of ranks, once more: "
-            "the wrapper divides by it already");
+            "all 3 steps divided the averaged gradients by 2 (the number of ranks), although the "
+            "wrapper already divides by it. Divide once.");
 }
 
 TEST(DividedAgainTest, AverageThatIsUsedAsItIsOrTimesAnotherFactorIsFine) {
@@ -156,9 +156,10 @@ std::string advised(const DividedLoss& given) {
 }
 
 TEST(DividedLossTest, ADivisionByTheRanksThatTheWrapperRepeatsGetsAdvice) {
-  EXPECT_EQ(advised({}),
-            "A-divided-again: in all 2 steps the losses were divided by 3, the number of ranks, "
-            "beside the number of their terms: the wrapper divides by it again");
+  EXPECT_EQ(
+      advised({}),
+      "A-divided-again: in all 2 steps the losses were divided by 3 (the number of ranks) and by "
+      "their number of terms, and the wrapper divides by the number of ranks again. Divide once.");
   EXPECT_NE(advised({.n_micro = 2}), "");
 }
 

@@ -68,7 +68,7 @@ TEST(InitEqualTest, AFileThatOneRankReadAfterWrappingIsTheLikelyWriter) {
     const LawResult result = check("init-equal", job.stream);
     ASSERT_EQ(result.findings.size(), 1U);
     EXPECT_EQ(id_of(result.findings[0].cause), all_read ? "parameter-nudged" : "load-rank0-only");
-    EXPECT_EQ(result.findings[0].message.ends_with("since when only rank 0 read a file"),
+    EXPECT_EQ(result.findings[0].message.ends_with("since then only rank 0 has read a file"),
               !all_read);
   }
 }

@@ -56,9 +56,9 @@ std::string advised_in_mode(std::string_view forwards,
 
 TEST(EvaluationModeTest, TrainingThatNeverComesBackFromAnEvaluationGetsAdvice) {
   EXPECT_EQ(advised_in_mode("ttneee"),
-            "A-stays-in-evaluation: from step 2 to the last one the model is trained in evaluation "
-            "mode, and was trained in training mode before: where it has dropout or batch norm, "
-            "call train() after each evaluation");
+            "A-stays-in-evaluation: the model is trained in eval mode from step 2 to the last "
+            "step, after training in train mode. With dropout or batch norm, call model.train() "
+            "after each evaluation.");
   EXPECT_NE(advised_in_mode("ttnttneee"), "");
 }
 

@@ -102,7 +102,7 @@ TEST(FileAccessesTest, RanksThatWriteOneFileAnewInNoOrderOverwriteEachOther) {
   const std::vector<Advice> found = files.advice();
   ASSERT_EQ(found.size(), 1U) << "nor is it a checkpoint with several writers";
   EXPECT_EQ(found[0].id, "A-overwritten");
-  EXPECT_TRUE(found[0].message.starts_with("ranks 0, 2 each open found.csv to write it anew"))
+  EXPECT_TRUE(found[0].message.starts_with("ranks 0, 2 each open found.csv to rewrite it"))
       << found[0].message;
 }
 
@@ -313,8 +313,9 @@ TEST(ReplacedFilesTest, AFileOfOneRankThatAnotherWritesLaterIsLost) {
   const std::vector<Advice> found = written({{0, 2, 7}, {0, 4, 8}, {1, 12, 9}});
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].id, "A-written-over");
-  EXPECT_TRUE(found[0].message.starts_with(
-      "rank 1 writes last.pt after step 12, which rank 0 wrote after step 4 with other contents"))
+  EXPECT_TRUE(
+      found[0].message.starts_with("rank 1 overwrites last.pt after step 12 with different "
+                                   "contents: the version that rank 0 wrote after step 4 is lost"))
       << found[0].message;
 }
 

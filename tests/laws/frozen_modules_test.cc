@@ -47,7 +47,7 @@ TEST(FrozenModulesTest, WhatEachRankDrewForItselfIsAdvised) {
   const auto advice = ModulesJob(3).draw({1, 2, 3}).use({4, 5, 6}).use({4, 5, 6}).advice();
   ASSERT_EQ(advice.size(), 1U);
   EXPECT_EQ(advice[0].id, "A-drawn-apart");
-  EXPECT_THAT(advice[0].message, HasSubstr("`Projection` holds other values on each rank"));
+  EXPECT_THAT(advice[0].message, HasSubstr("`Projection` differs between all ranks"));
 }
 
 TEST(FrozenModulesTest, SeveralModulesAreOneAdvice) {
@@ -55,7 +55,8 @@ TEST(FrozenModulesTest, SeveralModulesAreOneAdvice) {
   job.draw({1, 2}).use({4, 5}).use({4, 5}).use({6, 7}, "Codes").use({6, 7}, "Codes");
   const auto advice = job.advice();
   ASSERT_EQ(advice.size(), 1U);
-  EXPECT_THAT(advice[0].message, HasSubstr("`Codes` (and 1 other module) holds other values"));
+  EXPECT_THAT(advice[0].message,
+              HasSubstr("`Codes` (and 1 other module) differs between all ranks"));
 }
 
 TEST(FrozenModulesTest, WhatSomeRanksHaveAlikeIsMeantToBeSo) {

@@ -215,7 +215,8 @@ TEST(GradientAdviceTest, TheFirstValueThatIsNoNumberIsNamedWithItsRank) {
   ASSERT_EQ(result.advice.size(), 1U);
   EXPECT_EQ(result.advice[0].id, "A-non-finite");
   EXPECT_EQ(result.advice[0].message,
-            "step 1 used a gradient of `weight` that is not finite: it came up on rank 1");
+            "step 1 used a non-finite gradient of `weight`: it came from rank 1. Skip such a step "
+            "on all ranks.");
 }
 
 TEST(GradientAdviceTest, WhatIsSkippedOrFiniteIsFine) {
@@ -252,7 +253,7 @@ TEST(GradientAdviceTest, EachWrapperIsLookedAtByItself) {
   ASSERT_EQ(result.advice.size(), 1U);
   EXPECT_EQ(result.advice[0].id, "A-same-gradients");
   EXPECT_TRUE(result.advice[0].message.starts_with(
-      "in all 4 reductions of the wrapper of `weight` every rank put in the same gradient"))
+      "in all 4 reductions of the wrapper of `weight` every rank contributed the same gradient"))
       << result.advice[0].message;
 }
 

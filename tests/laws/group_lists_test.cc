@@ -34,7 +34,7 @@ TEST(CollectivesMatchTest, RanksThatMakeDifferentGroupsUnderOneNumberAreReported
   EXPECT_THAT(
       finding.message,
       ::testing::HasSubstr(
-          "here ranks 0, 3, 4 made one of ranks 0, 3 where ranks 1, 2 made one of ranks 1, 2"));
+          "ranks 0, 3, 4 created one of ranks 0, 3 where ranks 1, 2 created one of ranks 1, 2"));
 }
 
 TEST(CollectivesMatchTest, TheLaterRanksOfTwoEqualSidesAreNamed) {

@@ -69,7 +69,7 @@ TEST(HookedMeanTest, WhatHasNoBoundIsNotCheckable) {
   }
   const LawResult result = hooked_mean(hooked(HookEffect::kOther, DType::kF64, kLocals, 1.0));
   EXPECT_EQ(result.verdict, Verdict::kNotCheckable);
-  EXPECT_NE(result.missing.find("something else than averaging"), std::string::npos);
+  EXPECT_NE(result.missing.find("something other than the mean"), std::string::npos);
 }
 
 TEST(HookedMeanTest, AHookThatSaysItAveragesIsHeldToIt) {

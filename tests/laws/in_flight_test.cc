@@ -60,8 +60,7 @@ TEST(InFlightUntouchedTest, OneMistakeOnManyRanksIsOneFindingAtItsFirstPlace) {
   EXPECT_EQ(finding.site, "clip.py:3");
   EXPECT_EQ(finding.other_site, "ddp.py:70");
   EXPECT_EQ(finding.message,
-            "writes (fill) memory that all_reduce #13 of group 0 writes until it has been waited "
-            "for");
+            "writes (fill) memory that all_reduce #13 of group 0 writes until wait()");
 }
 
 TEST(InFlightUntouchedTest, ReadsAndWritesAreTwoMistakes) {
@@ -117,8 +116,8 @@ TEST(GroupOrderTest, OppositeOrdersAreAdvisedAgainst) {
   EXPECT_EQ(advice[0].id, "A-group-order");
   EXPECT_EQ(advice[0].message,
             "rank 0 enters call 1 of group 1 before call 0 of group 2 (b:7), rank 1 in the "
-            "opposite order: with blocking calls, or one execution slot per rank, both ranks block "
-            "forever (two-comm-cycle)");
+            "opposite order: with blocking calls, or one execution slot per rank, both deadlock "
+            "(two-comm-cycle). Enter groups in the same order on every rank.");
 }
 
 TEST(GroupOrderTest, OneOrderIsFine) {

@@ -297,10 +297,9 @@ std::string advised_of_a_division(double divisor, LossEvent loss) {
 }
 
 TEST(OwnReductionTest, ASumOfMeansThatIsDividedByAnotherNumberGetsAdvice) {
-  EXPECT_EQ(
-      advised_of_a_division(4.0, kMeanLoss),
-      "A-other-divisor: 2 steps used the sum of 3 ranks' gradients divided by 4: a mean over the "
-      "ranks divides by their number");
+  EXPECT_EQ(advised_of_a_division(4.0, kMeanLoss),
+            "A-other-divisor: 2 steps used the sum of 3 ranks' gradients divided by 4. For a mean "
+            "over the ranks, divide by 3.");
   EXPECT_NE(advised_of_a_division(8.0, kMeanLoss).find("divided by 8"), std::string::npos);
 }
 

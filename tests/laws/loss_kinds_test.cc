@@ -38,11 +38,10 @@ std::string advised(const std::vector<std::vector<Loss>>& by_rank) {
 }
 
 TEST(LossKindsTest, ASumOnOneRankBesideMeansGetsAdvice) {
-  EXPECT_EQ(
-      advised({{{"mse_loss"}}, {{"mse_loss", LossReduction::kSum}}, {{"mse_loss"}}}),
-      "A-losses-differ: the ranks' first backward passes start from different losses: mse_loss "
-      "(mean) on ranks 0, 2; mse_loss (sum) on rank 1; their gradients are averaged with equal "
-      "weights");
+  EXPECT_EQ(advised({{{"mse_loss"}}, {{"mse_loss", LossReduction::kSum}}, {{"mse_loss"}}}),
+            "A-losses-differ: the ranks' first backward passes start from different losses: "
+            "mse_loss (mean) on ranks 0, 2; mse_loss (sum) on rank 1. Their gradients are averaged "
+            "with equal weights.");
 }
 
 TEST(LossKindsTest, AnotherFunctionOnOneRankGetsAdvice) {
@@ -82,10 +81,9 @@ TEST(LossGraphsTest, ARankThatGoesThroughOtherOperationsEveryTimeGetsAdvice) {
       advised({through({"2 parameters: Addmm x2, Gelu", "2 parameters: Addmm x2, Gelu"}),
                through({"2 parameters: Addmm x2, Mul, Relu", "2 parameters: Addmm x2, Mul, Relu"}),
                through({"2 parameters: Addmm x2, Gelu", "2 parameters: Addmm x2, Gelu"})}),
-      "A-operations-differ: the ranks' first backward passes go through different "
-      "operations, the same ones "
-      "every time: Gelu on ranks 0, 2; Mul, Relu on rank 1; their gradients are averaged as "
-      "those of one model");
+      "A-operations-differ: the ranks' first backward passes run different operations, the same "
+      "ones in every step: Gelu on ranks 0, 2; Mul, Relu on rank 1. Their gradients are averaged "
+      "as if they came from one model.");
   EXPECT_NE(advised({through({"2 parameters: Addmm", "2 parameters: Addmm"}),
                      through({"2 parameters: Addmm, Mul", "2 parameters: Addmm, Mul"})})
                 .find("none of these on rank 0; Mul on rank 1"),
@@ -158,14 +156,11 @@ std::string advised_of(const std::vector<Terms>& passes,
 }
 
 TEST(UnevenMeansTest, MeansOverOtherNumbersOfTermsGetAdvice) {
-  EXPECT_EQ(
-      advised_of({{8, 8, 8}, {5, 20, 10}, {8, 4, 16}, {30, 5, 10}}),
-      "A-uneven-means: in 3 of 4 backward passes the ranks' losses are means over different "
-      "numbers "
-      "of terms (in the first 5 on rank 0 and 20 on rank 1), and their gradients are averaged "
-      "with equal weights: a term counts up to 6 times as much on one rank as on another. That is "
-      "right if ranks are to count alike; a mean over all terms divides each rank's sum by the "
-      "terms of all ranks and multiplies it by the number of ranks");
+  EXPECT_EQ(advised_of({{8, 8, 8}, {5, 20, 10}, {8, 4, 16}, {30, 5, 10}}),
+            "A-uneven-means: in 3 of 4 backward passes the ranks' mean losses have different "
+            "numbers of terms (first: 5 on rank 0, 20 on rank 1) but equal weights. A term counts "
+            "up to 6 times as much on one rank as on another. For a mean over all terms, use "
+            "loss.sum() * world_size / total_terms, unless ranks should count equally.");
 }
 
 // The last batches of epochs; a tenth more; fewer passes than make a habit.
@@ -240,7 +235,7 @@ TEST(UnwrappedBackwardsTest, GradientsSummedInPartsNeedNoWrapper) {
   for (const ReduceOp reduce : {ReduceOp::kSum, ReduceOp::kAvg}) {
     const std::vector<Advice> advice = in_parts(kInParts, reduce, 2);
     EXPECT_EQ(advice[0].id, "A-shared-out");
-    EXPECT_TRUE(advice[0].message.starts_with("ranks 0, 1 sum gradients in parts"));
+    EXPECT_TRUE(advice[0].message.starts_with("ranks 0, 1 reduce-scatter gradients"));
     EXPECT_EQ(advice[0].about, AdviceSubject::kChecks);
   }
   constexpr std::string_view kElse = "A-nothing-wrapped";
@@ -259,7 +254,8 @@ TEST(UnwrappedBackwardsTest, GradientsSummedWithinSmallerGroupsNeedNoWrapper) {
   };
   const Advice advice = summed(3, 2, ReduceOp::kSum);
   EXPECT_EQ(advice.id, "A-shared-out");
-  EXPECT_TRUE(advice.message.starts_with("ranks 0, 1 compute gradients and add up within groups"));
+  EXPECT_TRUE(
+      advice.message.starts_with("ranks 0, 1 compute gradients and reduce within subgroups"));
   EXPECT_EQ(advice.about, AdviceSubject::kChecks);
   EXPECT_EQ(summed(0, 2, ReduceOp::kSum).id, "A-nothing-wrapped") << "of all ranks";
   EXPECT_EQ(summed(3, 1, ReduceOp::kSum).id, "A-nothing-wrapped");
@@ -366,8 +362,8 @@ TEST(UnwrappedBackwardsTest, ARankThatNeverStepsWithWhatItHelpsToReduceIsNamed) 
   ASSERT_EQ(advice.size(), 1U);
   EXPECT_EQ(advice[0].id, "A-never-steps");
   EXPECT_TRUE(
-      advice[0].message.starts_with("rank 1 computed gradients and took part in the "
-                                    "reductions that rank 0 stepped with"))
+      advice[0].message.starts_with("rank 1 computed gradients and took part in the reductions of "
+                                    "rank 0, but was not seen to step"))
       << advice[0].message;
   EXPECT_EQ(beside_a_loop({.reduce = ReduceOp::kAvg}).size(), 1U);
   EXPECT_EQ(beside_a_loop({.op = CollectiveOp::kReduce}).size(), 1U);

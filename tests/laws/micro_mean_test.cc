@@ -67,7 +67,8 @@ TEST(MicroMeanTest, WhatAWeighingHookPublishesIsRight) {
 TEST(MicroMeanTest, ALostMicroStepIsNamedWithItsRank) {
   const LawResult result = micro_mean(reduced_to((48.0 - 16.0) / 8, uneven(), "token-mean"));
   ASSERT_EQ(result.findings.size(), 1U);
-  EXPECT_NE(result.findings[0].message.find("micro-step 1 of one rank is lost (rank 1)"),
+  EXPECT_NE(result.findings[0].message.find(
+                "one rank's contribution from micro-step 1 is missing (rank 1)"),
             std::string::npos)
       << result.findings[0].message;
   EXPECT_EQ(result.findings[0].ranks, (std::vector<Rank>{Rank{1}}));

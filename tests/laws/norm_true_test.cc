@@ -104,10 +104,10 @@ TEST(NormTrueTest, NamesCallsThatNoStepIsTakenAfter) {
   EXPECT_EQ(after.findings[0].cause, Cause::kClipNotApplied);
   EXPECT_EQ(after.findings[0].field, "order");
   EXPECT_EQ(after.findings[0].ranks, kBothRanks);
-  EXPECT_THAT(after.findings[0].message, ::testing::HasSubstr("after the step that has used them"));
+  EXPECT_THAT(after.findings[0].message, ::testing::HasSubstr("after the step that used them"));
   const LawResult before = clipped_late({.limit = 0.25, .norm = 0.0});
   ASSERT_EQ(before.findings.size(), 1U);
-  EXPECT_THAT(before.findings[0].message, ::testing::HasSubstr("before the backward"));
+  EXPECT_THAT(before.findings[0].message, ::testing::HasSubstr("before the next backward"));
 }
 
 TEST(NormTrueTest, CallsThatOnlyMeasureOrComeOnceAreFineAnywhere) {

@@ -86,10 +86,10 @@ TEST_F(OwnMeansTest, RanksThatCountOtherwiseThanByTheirTermsGetAdvice) {
   for (int i = 0; i < 2; ++i) step({{0.25, 0.25, 0.5}, {0.25, 0.25, 0.5}});
   ASSERT_EQ(advice().size(), 1U);
   EXPECT_EQ(advice()[0].id, "A-weighed-ranks");
-  EXPECT_EQ(
-      advice()[0].message,
-      "2 steps used gradients in which the ranks do not count alike, nor as their losses have "
-      "terms: in step 0 by 0.25, 0.25, 0.5");
+  EXPECT_EQ(advice()[0].message,
+            "2 steps weighted the ranks unequally, and not in proportion to their loss terms "
+            "(weights in step 0: 0.25, 0.25, 0.5). Average over ranks or over terms, unless these "
+            "weights are intended.");
   EXPECT_TRUE(findings().empty());
 }
 
@@ -122,7 +122,7 @@ TEST_F(OwnMeansTest, ATensorThatIsSummedTwiceIsNamed) {
   EXPECT_EQ(found[0].tensor, "embedding");
   EXPECT_EQ(found[0].step, 0);
   EXPECT_TRUE(found[0].message.starts_with(
-      "the gradient that the program has reduced by itself is 3 times, as many as there are ranks"))
+      "the manually reduced gradient is 3 times too large (there are 3 ranks)"))
       << found[0].message;
 }
 
@@ -144,8 +144,8 @@ TEST_F(OwnMeansTest, SumsGetAdviceUnlessEachLossWasDividedByTheRanks) {
   step({alike(1.0), alike(1.0)});
   ASSERT_EQ(advice().size(), 1U);
   EXPECT_EQ(advice()[0].message,
-            "2 steps from step 0 on used the sum of the ranks' gradients where the wrapper would "
-            "have taken their mean: right only if each loss was divided by the number of ranks");
+            "2 steps from step 0 on used the sum of the ranks' gradients, where DDP would use "
+            "their mean. Divide by the number of ranks, unless each loss was divided by it.");
 }
 
 TEST_F(OwnMeansTest, SumsOfLossesThatWereDividedByTheRanksAreMeans) {
@@ -175,8 +175,8 @@ TEST_F(OwnMeansTest, MeansOfLossesThatWereDividedByTheRanksGetAdvice) {
   ASSERT_EQ(advice().size(), 1U);
   EXPECT_EQ(advice()[0].id, "A-divided-again");
   EXPECT_EQ(advice()[0].message,
-            "2 steps used the mean of the ranks' gradients of losses that were divided by the "
-            "number of ranks already: divide once");
+            "2 steps divided by the number of ranks twice: in the losses, and in the mean of the "
+            "gradients. Divide once.");
   divisors_ = alike(1.0);
   step({alike(1.0 / 3), alike(1.0 / 3)});
   EXPECT_TRUE(advice().empty());

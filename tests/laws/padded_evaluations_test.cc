@@ -103,8 +103,8 @@ TEST(PaddedEvaluationsTest, ASumOverAPaddedEvaluationCountsRepeatsTwice) {
   ASSERT_EQ(advice.size(), 1U);
   EXPECT_EQ(advice[0].id, "A-padding-counted");
   EXPECT_THAT(advice[0].message,
-              HasSubstr("the sampler of 'eval' gives 3 ranks 4 samples each of a set of 10: it "
-                        "repeats 2 to make them even, and the sum at train.py:31 counts these"));
+              HasSubstr("the sampler of 'eval' repeats 2 of its 10 samples to give each of 3 ranks "
+                        "4, and the sum at train.py:31 counts the repeats"));
 }
 
 /// Two samples are drawn twice, in one evaluation or in two, and `evaluate` says what becomes of them.

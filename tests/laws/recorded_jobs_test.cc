@@ -92,7 +92,7 @@ TEST(RecordedJobsTest, AMismatchAfterABatchThatOneRankLeftOutIsBlamedOnThat) {
   EXPECT_EQ(id_of(result.findings[0].cause), "nan-skip-one-rank");
   EXPECT_THAT(
       result.findings[0].message,
-      ::testing::EndsWith("; a synchronising forward without its backward on rank 0 (step 1)"));
+      ::testing::EndsWith("; rank 0 ran a synchronising forward without its backward (step 1)"));
 }
 
 TEST(RecordedJobsTest, AMismatchWithoutABatchLeftOutBeforeItIsNotBlamedOnOne) {
@@ -208,15 +208,15 @@ TEST(RecordedJobsTest, WhatARecorderMissedIsInTheReportAndAccusesNoRank) {
   EXPECT_TRUE(report.ok());
   EXPECT_THAT(report.notes,
               ElementsAre("cut short",
-                          "not recorded on ranks 0, 1, and not judged: thing a",
-                          "not recorded on rank 1, and not judged: thing b"));
+                          "not recorded on ranks 0, 1, so not checked: thing a",
+                          "not recorded on rank 1, so not checked: thing b"));
 }
 
 TEST(RecordedJobsTest, AReportNamesSixteenThingsThatWereMissedAndCountsTheRest) {
   EXPECT_EQ(check_what_missed(16).notes.size(), 17U);
   const Report report = check_what_missed(19);
   ASSERT_EQ(report.notes.size(), 18U);
-  EXPECT_THAT(report.notes.back(), StartsWith("and 3 other things"));
+  EXPECT_THAT(report.notes.back(), StartsWith("and 3 more that were not recorded"));
 }
 
 }  // namespace

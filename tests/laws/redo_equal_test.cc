@@ -78,8 +78,7 @@ TEST(RedoEqualTest, NamesRankStepMicroStepAndTensor) {
   EXPECT_EQ(result.findings[0].tensor, "a");
   EXPECT_EQ(result.findings[0].ranks, std::vector<Rank>{Rank{1}});
   EXPECT_EQ(id_of(result.findings[0].cause), "sdc-before-reduce");
-  EXPECT_EQ(result.findings[0].message,
-            "the contribution of micro-step 1 has different bits from the first time");
+  EXPECT_EQ(result.findings[0].message, "recomputing micro-step 1 gave different bits");
 }
 
 TEST(RedoEqualTest, RanksWithTheSameDifferenceShareAFindingThatBlamesNoHardware) {
@@ -92,10 +91,9 @@ TEST(RedoEqualTest, RanksWithTheSameDifferenceShareAFindingThatBlamesNoHardware)
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(result.findings[0].ranks.size(), 2U);
   EXPECT_EQ(id_of(result.findings[0].cause), "");
-  EXPECT_EQ(
-      result.findings[0].message,
-      "the contribution of micro-step 0 has different bits from the first time, as have those of 1 "
-      "more tensor; the same on several ranks: an operation that adds in no fixed order");
+  EXPECT_EQ(result.findings[0].message,
+            "recomputing micro-step 0 gave different bits, also in 1 more tensor; the same on "
+            "several ranks, as with an operation that sums in no fixed order");
 }
 
 TEST(RedoEqualTest, EachRankIsComparedWithItsOwnContribution) {

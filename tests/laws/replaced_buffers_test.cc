@@ -109,8 +109,8 @@ TEST(ReplacedBuffersTest, EveryCounterReplacedOnARankMeansThatItRanTheLayersInAn
   EXPECT_EQ(finding.step, 1);
   EXPECT_EQ(finding.tensor, "1.num_batches_tracked");
   EXPECT_EQ(finding.message,
-            "batch norm has counted another number of training batches on rank 1 than on rank 0, "
-            "before 2 forwards: the ranks ran it in training mode a different number of times");
+            "batch norm has counted a different number of training batches on rank 1 than on rank "
+            "0, before 2 forwards: the ranks ran it in training mode a different number of times");
   EXPECT_TRUE(result.advice.empty());
 }
 
@@ -128,9 +128,9 @@ TEST(ReplacedBuffersTest, ATrialBeforeTheFirstStepIsAdvice) {
   EXPECT_TRUE(result.findings.empty());
   EXPECT_EQ(
       advised(result),
-      "A-batch-norm-uneven: batch norm has counted another number of training batches on rank 1 "
-      "than on rank 0 (`1.num_batches_tracked`, step 0, before one forward), whose statistics "
-      "all ranks go on with");
+      "A-batch-norm-uneven: batch norm has counted a different number of training batches on rank "
+      "1 than on rank 0 (`1.num_batches_tracked`, step 0, before one forward), and every rank "
+      "continues with rank 0's statistics. Call model.eval() before every evaluation.");
 }
 
 TEST(ReplacedBuffersTest, ABranchThatSomeRanksLeaveOutIsAdvice) {
@@ -155,11 +155,10 @@ TEST(ReplacedBuffersTest, ValuesThatRankZeroReplacesGetAdvice) {
   const LawResult result =
       NormedJob(3).step().step({1, 2}, {"queue"}).step({2}, {"queue"}).judged();
   EXPECT_TRUE(result.findings.empty());
-  EXPECT_EQ(
-      advised(result),
-      "A-buffer-replaced: `queue`: rank 0's copy replaced what ranks 1, 2 had written, before 2 "
-      "forwards, the first in step 1; write the same values on all ranks, or leave the buffer "
-      "out of the broadcast, unless rank 0's alone are meant");
+  EXPECT_EQ(advised(result),
+            "A-buffer-replaced: `queue`: rank 0's copy overwrote the values of ranks 1, 2 before 2 "
+            "forwards, first in step 1. Write the same values on every rank or exclude the buffer "
+            "from the broadcast, unless only rank 0's should count.");
 }
 
 TEST(ReplacedBuffersTest, ADeclaredPolicyIsTheProgramsWord) {

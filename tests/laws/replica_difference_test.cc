@@ -175,7 +175,7 @@ TEST_F(ReplicaDifferenceTest, EqualEvidenceAndAFewTensorsAreAWriteOfTheProgram) 
   open_.is_of_few = true;
   EXPECT_EQ(cause(), Cause::kParameterNudged);
   EXPECT_TRUE(open_.finding.message.ends_with(
-      "; 2 tensors differ: more than a flipped bit changes, fewer than other arithmetic does"))
+      "; 2 tensors differ: too many for a flipped bit, too few for different arithmetic"))
       << open_.finding.message;
   open_.is_of_few = false;
   EXPECT_EQ(cause(), Cause::kReplicaDrift);
@@ -194,7 +194,7 @@ TEST_F(ReplicaDifferenceTest, GradientsThatAllRanksChangedInTheirOwnWaysWereNotC
   differ_after_reduction(kAveraged, {4.5, 2.25}, {5.5, 1.75});
   EXPECT_EQ(cause(), Cause::kNone);
   EXPECT_TRUE(open_.finding.message.ends_with(
-      "; the ranks changed the averaged gradients each in its own way"))
+      "; each rank changed the averaged gradients differently before the step"))
       << open_.finding.message;
 }
 
@@ -284,8 +284,8 @@ TEST_F(ReplicaDifferenceTest, AStepWithoutAnyReductionUsesWhatNoRankShared) {
     }
     const bool local = !reduced && !synchronizing;
     EXPECT_EQ(cause(), local ? Cause::kLastMicroUnsynced : Cause::kNone);
-    const bool said =
-        open_.finding.message.find("no backward of the step reduced any") != std::string::npos;
+    const bool said = open_.finding.message.find("no backward of the step reduced gradients") !=
+                      std::string::npos;
     EXPECT_EQ(said, local);
   }
 }

@@ -57,8 +57,8 @@ TEST(ResumesTest, AFileThatIsNotLookedForIsNamedWithItsSteps) {
 
   EXPECT_EQ(
       job.advice(),
-      "A-steps-again: restart 1 does not read snapshot.pt, which has 4 steps in it, and begins 1 "
-      "epoch before it: these steps are done again. Does it look for another name?");
+      "A-steps-again: restart 1 does not read snapshot.pt, which contains 4 steps, and starts 1 "
+      "epoch before it: these steps are repeated. Does it look for a different file name?");
 }
 
 TEST(ResumesTest, ARestartThatLooksForAnotherNameDoesNotReadTheFile) {
@@ -84,10 +84,9 @@ TEST(ResumesTest, AFileThatIsReadAndNotFollowedIsNamed) {
   job.snapshot(SnapshotAction::kRead, "snapshot.pt", 11);
   job.train(0);
 
-  EXPECT_EQ(
-      job.advice(),
-      "A-steps-again: restart 1 reads snapshot.pt, which has 4 steps in it, and begins 1 epoch "
-      "before it: these epochs are done again, with the weights that came after them.");
+  EXPECT_EQ(job.advice(),
+            "A-steps-again: restart 1 reads snapshot.pt, which contains 4 steps, and starts 1 "
+            "epoch before it: these epochs are repeated, with the weights that came after them.");
 }
 
 TEST(ResumesTest, ARankThatBeginsAgainIsSeenBesideOneThatGoesOn) {
@@ -116,7 +115,7 @@ TEST(ResumesTest, ARankThatBeginsAgainIsSeenBesideOneThatGoesOn) {
     }
     const LawResult result = check("checkpoint-whole", stream, {.n_ranks = 2});
     ASSERT_EQ(result.advice.size(), 1U) << "rank " << again;
-    EXPECT_NE(result.advice[0].message.find("begins 1 epoch before it"), std::string::npos);
+    EXPECT_NE(result.advice[0].message.find("starts 1 epoch before it"), std::string::npos);
   }
 }
 

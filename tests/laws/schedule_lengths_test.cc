@@ -72,9 +72,9 @@ std::string advised_of(const Planned& given) {
 
 TEST(ScheduleLengthsTest, AScheduleForTheStepsOfASingleProcessGetsAdvice) {
   EXPECT_EQ(advised_of({}),
-            "A-schedule-too-long: the schedule of the learning rate is planned for 24 steps, and "
-            "the run made 12: with 2 ranks, each makes one step where a single process makes 2, so "
-            "it ends in the middle of its schedule");
+            "A-schedule-too-long: the learning-rate schedule is planned for 24 steps, as for a "
+            "single process. With 2 ranks the run made 12 steps, so training stops mid-schedule. "
+            "Divide the planned steps by the number of ranks.");
   EXPECT_NE(advised_of({.total = 36.0, .n_ranks = 3}), "");
 }
 
@@ -100,12 +100,10 @@ TEST(ScheduleLengthsTest, SchedulesThatFitOrCountSomethingElseAreFine) {
 }
 
 TEST(ScheduleLengthsTest, AScheduleThatMovesSeveralTimesWithEachOfItsStepsEndsEarly) {
-  EXPECT_EQ(
-      advised_of({.total = 12.0, .stride = 2}),
-      "A-schedule-ends-early: the schedule of the learning rate is planned for 12 steps, the "
-      "run made 12, and the schedule moves 2 times with each of them, so it ends after 6: step "
-      "it once with each step of the optimizer, not with each micro-batch or for each rank, or "
-      "plan it for 2 times as many");
+  EXPECT_EQ(advised_of({.total = 12.0, .stride = 2}),
+            "A-schedule-ends-early: the learning-rate schedule is planned for 12 steps but "
+            "advances 2 times per optimizer step, so it ends after 6 of the 12 steps made. Step it "
+            "once per optimizer step, or plan it for 2 times as many steps.");
   EXPECT_NE(advised_of({.total = 12.0, .n_ranks = 1, .stride = 3}), "") << "on one rank, too";
   EXPECT_NE(advised_of({.total = 15.0, .stride = 2}), "") << "windows that are not whole";
 }

@@ -73,7 +73,7 @@ TEST(SharedOutTest, AParameterInNoRanksOptimizerIsReported) {
   const LawResult judged = check("trained-set", shared_out({"a"}));
   ASSERT_EQ(judged.advice.size(), 1U);
   EXPECT_EQ(judged.advice[0].id, "A-not-optimised");
-  EXPECT_NE(judged.advice[0].message.find("1 parameters, the first of them `b`"), std::string::npos)
+  EXPECT_NE(judged.advice[0].message.find("1 parameter (first: `b`)"), std::string::npos)
       << judged.advice[0].message;
 }
 
@@ -122,10 +122,9 @@ TEST(SharedOutTest, ALoopIsReportedForStepsThatDifferAndNotForMissingReductions)
   for (const LawResult& judged :
        {check("reduced-once", job.stream), check_together("reduced-once", job.stream)}) {
     ASSERT_EQ(judged.findings.size(), 1U);
-    EXPECT_EQ(
-        judged.findings[0].message,
-        "the ranks' steps did not use the same gradient: what the program reduces by itself has "
-        "not left it alike on all of them");
+    EXPECT_EQ(judged.findings[0].message,
+              "the ranks stepped with different gradients: the program's manual reduction did not "
+              "make them equal");
   }
 }
 

@@ -157,7 +157,7 @@ TEST(SharedRowsTest, TheFirstSharedRowIsNamedByItsStep) {
                                          .pass({order(7), order(8)})
                                          .advice();
   ASSERT_EQ(advice.size(), 1U);
-  EXPECT_THAT(advice[0].message, HasSubstr("the first at step 18"));
+  EXPECT_THAT(advice[0].message, HasSubstr("first at step 18"));
 }
 
 TEST(SharedRowsTest, OneOrderThatRanksDivideIsInOrder) {
@@ -219,7 +219,7 @@ TEST(SharedRowsTest, RanksOfEachNodeThatTakeThePartsOfTheFirstNodeAreAdvised) {
       GivenRows(4).pass({part(1, 0, 2), part(1, 1, 2), part(1, 0, 2), part(1, 1, 2)}).advice();
   ASSERT_EQ(advice.size(), 1U);
   EXPECT_EQ(advice[0].id, "A-rows-shared");
-  EXPECT_THAT(advice[0].message, HasSubstr("ranks 0, 2 are given the same rows"));
+  EXPECT_THAT(advice[0].message, HasSubstr("ranks 0, 2 train on the same rows"));
   EXPECT_THAT(advice[0].message, HasSubstr("in each of 8 forwards"));
 }
 

@@ -56,7 +56,8 @@ TEST(SingleProcessEqualTest, ASumOutsideAutogradIsTooSmallByTheNumberOfRanks) {
   EXPECT_EQ(finding.ranks, kAll);
   EXPECT_EQ(finding.step, 4);
   EXPECT_EQ(finding.site, "train.py:40");
-  EXPECT_NE(finding.message.find("too small by the number of ranks, 3"), std::string::npos);
+  EXPECT_NE(finding.message.find("too small by a factor of 3, the number of ranks"),
+            std::string::npos);
 }
 
 TEST(SingleProcessEqualTest, RanksWithGradientsOfTheirOwnLackTheOthersShares) {
@@ -143,7 +144,7 @@ TEST(SingleProcessEqualTest, AGatherForOneCommonLossIsTooSmallByTheNumberOfRanks
     }
     return check("single-process-equal", stream).findings.at(0).message;
   };
-  const std::string says = "too small by the number of ranks, 3";
+  const std::string says = "too small by a factor of 3, the number of ranks";
   EXPECT_NE(message(0, 3).find(says), std::string::npos) << message(0, 3);
   EXPECT_EQ(message(1, 3).find(says), std::string::npos) << "losses of their own";
   EXPECT_EQ(message(0, 2).find(says), std::string::npos) << "one is not known";

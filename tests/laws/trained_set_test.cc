@@ -236,10 +236,9 @@ TEST(TrainedSetTest, NamesAHeadThatTheOptimizerHasAnOldOneOf) {
   ASSERT_EQ(result.findings.size(), 1U);
   EXPECT_EQ(id_of(result.findings[0].cause), "optimizer-stale");
   EXPECT_EQ(result.findings[0].tensor, "head");
-  EXPECT_EQ(
-      result.findings[0].message,
-      "parameters of the optimizer never had a gradient, and parameters of the wrapper that have "
-      "one (1) are in no optimizer");
+  EXPECT_EQ(result.findings[0].message,
+            "the optimizer holds parameters that never get a gradient, and 1 wrapped parameter "
+            "that gets one is in no optimizer");
   EXPECT_TRUE(trained_set(with_a_head_of_no_wrapper(true, false)).findings.empty());
   EXPECT_TRUE(trained_set(with_a_head_of_no_wrapper(false, true)).findings.empty());
 }
@@ -299,7 +298,8 @@ TEST(TrainedSetTest, ParametersOfNoWrapperThatDriftApartAreAdvice) {
   EXPECT_TRUE(result.findings.empty());
   ASSERT_EQ(result.advice.size(), 1U);
   EXPECT_EQ(result.advice[0].id, "A-unwrapped");
-  EXPECT_NE(result.advice[0].message.find("(1, the first of them `backbone`)"), std::string::npos);
+  EXPECT_NE(result.advice[0].message.find("1 parameter outside every wrapper (first: `backbone`)"),
+            std::string::npos);
 }
 
 TEST(TrainedSetTest, WhereTheProgramReducesByItselfTheyAreToBeReducedWithTheRest) {
@@ -308,9 +308,8 @@ TEST(TrainedSetTest, WhereTheProgramReducesByItselfTheyAreToBeReducedWithTheRest
   EXPECT_EQ(result.advice[0].id, "A-unwrapped");
   EXPECT_EQ(
       result.advice[0].message,
-      "parameters whose gradients are left out of the program's reduction (1, the first of them "
-      "`backbone`) are trained by each rank's own gradients: reduce them with the rest, unless "
-      "each rank is to have its own");
+      "1 parameter outside the manual reduction (first: `backbone`) is trained by each rank's own "
+      "gradients. Reduce it with the rest, unless it should differ between ranks.");
 }
 
 // Gradients that the program averages by itself; programs that do without wrappers.

@@ -89,9 +89,8 @@ TEST(UndoneUpdatesTest, AShareWhoseStepsAreAllOverwrittenWithTheOldValueIsNamed)
   EXPECT_EQ(finding.ranks, std::vector<Rank>{Rank{1}});
   EXPECT_EQ(finding.step, 1) << "what was there before the first step is not known";
   EXPECT_EQ(finding.message,
-            "this rank alone steps the parameter, and each of its 2 steps that were looked at was "
-            "overwritten with the value from before it, as by a broadcast from another rank at "
-            "train.cc:36");
+            "only this rank steps the parameter, and each of its 2 recorded steps was overwritten "
+            "with the value from before it, as by a broadcast from another rank at train.cc:36");
 }
 
 TEST(UndoneUpdatesTest, AWrappersOwnBroadcastIsNotTheProgramsLine) {

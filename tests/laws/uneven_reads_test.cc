@@ -45,10 +45,10 @@ std::string said(std::uint64_t rank_1_reads,
 TEST(UnevenReadsTest, AFileThatWasWrittenBetweenTwoReadsIsNamedWithItsRanks) {
   const std::string early = said(7, true, 0, Cause::kReadBeforeCommit);
   EXPECT_TRUE(
-      early.ends_with("; rank 1 read other bytes from best.pt than rank 0, while rank 0 "
-                      "wrote it: nothing made readers wait for the writing"))
+      early.ends_with("; rank 1 read different bytes from best.pt than rank 0, while rank 0 wrote "
+                      "it: the readers did not wait for the write"))
       << early;
-  EXPECT_TRUE(said(7, false).ends_with("; rank 1 read other bytes from best.pt than rank 0"))
+  EXPECT_TRUE(said(7, false).ends_with("; rank 1 read different bytes from best.pt than rank 0"))
       << said(7, false);
 }
 

@@ -81,7 +81,8 @@ TEST(EnvironmentTest, ModelsOfTheSameParametersMustBeOfTheSameModules) {
   EXPECT_EQ(finding.cause, Cause::kModelDiffers);
   EXPECT_EQ(finding.field, "modules");
   EXPECT_EQ(finding.ranks, std::vector<Rank>{Rank{1}});
-  EXPECT_EQ(finding.message, "builds `2: Dropout(p=0.4)` where others build `2: Dropout(p=0.1)`");
+  EXPECT_EQ(finding.message,
+            "the model has `2: Dropout(p=0.4)` where the other ranks have `2: Dropout(p=0.1)`");
 }
 
 TEST(EnvironmentTest, EachModelThatDiffersIsNamed) {
@@ -102,7 +103,8 @@ TEST(EnvironmentTest, AModuleThatOneRankLacksIsNamed) {
   const LawResult result =
       of_modules({"1: ReLU(); 2: Tanh()", "1: ReLU(); 2: Tanh()", "1: ReLU()"});
   ASSERT_EQ(result.findings.size(), 1U);
-  EXPECT_EQ(result.findings[0].message, "builds nothing where others build `2: Tanh()`");
+  EXPECT_EQ(result.findings[0].message,
+            "the model has nothing where the other ranks have `2: Tanh()`");
 }
 
 TEST(EnvironmentTest, NRanksThatEachTrainAloneAreNamed) {
@@ -264,11 +266,10 @@ TEST(CheckpointWholeTest, CheckpointsThatFailAreReportedWithTheirReason) {
   EXPECT_EQ(result.verdict, Verdict::kHolds);
   ASSERT_EQ(result.advice.size(), 1U);
   EXPECT_EQ(result.advice[0].id, "A-checkpoint-failed");
-  EXPECT_EQ(
-      result.advice[0].message,
-      "2 checkpoints could not be written, or not be read again; the first, of step 4: rank 0: "
-      "another rank could not write; rank 1: ckpt/4.1: No space left on device. A restart "
-      "continues from an older one, or from the start.");
+  EXPECT_EQ(result.advice[0].message,
+            "2 checkpoints could not be written or read back; the first, of step 4: rank 0: "
+            "another rank could not write; rank 1: ckpt/4.1: No space left on device. A restart "
+            "continues from an older one, or from the start.");
 }
 
 TEST(CheckpointWholeTest, OneFileHasOneWriter) {
@@ -326,7 +327,8 @@ TEST(CheckpointWholeTest, ARestartThatLooksInAnotherFolderIsNotOneThatReadTooEar
     const bool elsewhere = looked_in != "ckpt";
     EXPECT_EQ(id_of(job.only_finding().cause),
               elsewhere ? "resume-elsewhere" : "read-before-commit");
-    EXPECT_EQ(job.only_finding().message.ends_with(" in ckpt: it looks in checkpoint"), elsewhere)
+    EXPECT_EQ(job.only_finding().message.ends_with(" in ckpt; the restart looked in checkpoint"),
+              elsewhere)
         << job.only_finding().message;
   }
 }

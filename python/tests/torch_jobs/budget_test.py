@@ -35,7 +35,7 @@ def test_a_healthy_job_is_silent_and_the_report_says_what_was_looked_at(script: 
     assert ran.codes == [0, 0] and ran.troubles == [], ran.output
     report = lockstep.check(tmp_path / "trace")
     assert report.ok, str(report)
-    assert any("steps" in note and "looked at in" in note for note in report.notes), report.notes
+    assert any("steps" in note and "were checked in" in note for note in report.notes), report.notes
 
 
 def test_few_windows_are_looked_at_whole_and_by_all_ranks_alike(tmp_path: Path) -> None:

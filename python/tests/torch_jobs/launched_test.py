@@ -127,7 +127,7 @@ def test_a_rank_that_comes_after_the_deadline_of_another_was_late(call: str, tim
     report = lockstep.check(tmp_path / "trace")
     [finding] = report.law("progress").findings
     assert finding.cause == "slow-rank0-timeout", str(report)
-    assert "waited until the deadline in" in finding.message and "late.py:8" in finding.message
+    assert "timed out in" in finding.message and "late.py:8" in finding.message
 
 
 def test_recording_from_inside_a_script_ends_with_the_block(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_what_the_recorder_misses_is_said_once_and_changes_nothing(tmp_path: Pat
         assert said == (expected if name == "odd" else []), ran.output
         report = lockstep.check(tmp_path / name)
         assert report.ok, f"{report}: what is missing in a trace accuses no rank"
-        notes = ["not recorded on ranks 0, 1, and not judged: stepping: ValueError: a rate cannot be read"]
+        notes = ["not recorded on ranks 0, 1, so not checked: stepping: ValueError: a rate cannot be read"]
         assert list(report.notes) == (notes if name == "odd" else [])
     assert weights["odd"] == weights["plain"] and weights["odd"][0]
 

@@ -239,10 +239,10 @@ def test_a_window_may_be_ended_by_another_thread_at_any_time(script: str, seldom
 def test_the_report_says_how_many_steps_were_left_out(seldom: None, tmp_path: Path) -> None:
     run_job(longer("clean.py", tmp_path), 2, tmp_path / "trace", tmp_path, BUDGET)
     n_steps = [sum(event["kind"] == "step" for event in events_of(tmp_path / "trace", rank)) for rank in (0, 1)]
-    notes = [note for note in lockstep.check(tmp_path / "trace").notes if "looked at in" in note]
+    notes = [note for note in lockstep.check(tmp_path / "trace").notes if "were checked in" in note]
     # Of the rank that looked most seldom; among equals of the first.
     assert len(notes) == 1 and f" of {N_STEPS} steps" in notes[0], notes
-    assert f"in each but {N_STEPS - n_steps[0]}, of which only the samples" in notes[0], notes
+    assert f"in every step but {N_STEPS - n_steps[0]}, of which only samples" in notes[0], notes
 
 
 STANDS_STILL = """

@@ -65,10 +65,10 @@ ROWS = {
         None, Expected("buffers-policy", "buffer-overwritten-by-0", ranks=(1,), tensor="queue"),
         advice="A-buffer-replaced"),
     "activation_differs": Row(Expected("environment-bijective", "model-differs", ranks=(1,), field="modules",
-                                       says="`1: ReLU()` where others build `1: GELU(approximate='none')`")),
+                                       says="the model has `1: ReLU()` where the other ranks have `1: GELU(approximate='none')`")),
     # Ranks may wait for each other by a store, which leaves no event. Rank 1 finds an older file, or a part of one.
     "checkpoint_read_early": Row(None, advice="A-read-early", strikes=(
-        Expected("replicas-equal", "read-before-commit", 3, (1,), says="rank 1 read other bytes from"),
+        Expected("replicas-equal", "read-before-commit", 3, (1,), says="rank 1 read different bytes from"),
         Expected("progress", "rank-crash", 3, missing=(1,), says="PytorchStreamReader failed"))),
     "clip_collective_set_differs": Row(Expected("collectives-match", "call-set-differs", 0, field="op")),
     "clip_norm_recounted": Row(Expected("norm-true", "clip-norm-recounted", 0, (0, 1))),
@@ -87,7 +87,7 @@ ROWS = {
     "grow_rng_clone": Row(Expected("rng-scopes", "rng-same-dropout", 0, (2, 3)), ranks=4),
     # An order of words may be one of work, too.
     "hash_order_ids": Row(None, _configuration("vocabulary"), advice="A-numbered-apart"),
-    "head_made_late": Row(Expected("trained-set", "optimizer-stale", 0, (0, 1), tensor="2.weight", says="(2) are in no optimizer")),
+    "head_made_late": Row(Expected("trained-set", "optimizer-stale", 0, (0, 1), tensor="2.weight", says="2 wrapped parameters that get one are in no optimizer")),
     "init_buffers_skipped": Row(
         Expected("init-equal", "init-buffers-skipped", 0, (1,), tensor="1.running_mean")),
     "key_set_differs": Row(Expected("collectives-match", "call-set-differs")),
@@ -153,12 +153,12 @@ ROWS = {
         Expected("replicas-equal", "cleared-before-step", 2, (1,), tensor="0.bias"), ranks=3),
     "clip_after_step": Row(Expected("norm-true", "clip-not-applied", 2, (0, 1), field="order", says="after the step")),
     "clip_before_backward": Row(
-        Expected("norm-true", "clip-not-applied", 2, (0, 1), field="order", says="before the backward")),
+        Expected("norm-true", "clip-not-applied", 2, (0, 1), field="order", says="before the next backward")),
     "clip_before_unscale": Row(Expected("norm-true", "clip-before-unscale", 0, (0, 1))),
     # What a rank is about to make is known where it never gets out of making it.
     "group_without_the_last": Row(
         Expected("collectives-match", "subgroup-on-some-ranks", ranks=(0,), field="members",
-                 says="rank 0 made one of ranks 0, 1 where"), ranks=3),
+                 says="rank 0 created one of ranks 0, 1 where"), ranks=3),
     "loop_cleared_on_rank_0": Row(Expected("gradient-mean", "zero-grad-forgotten", 2, (1,), tensor="0.bias")),
     "loop_without_set_epoch": Row(Expected("epoch-reshuffled", "no-set-epoch", 0, (0, 1), epoch=1)),
     # A rank may have its model from the others in a way that is not seen.
@@ -188,7 +188,7 @@ ROWS = {
     # A rank may hold parameters of its own on purpose, here too.
     "left_out_of_the_loop": Row(None, ranks=3, advice="A-unwrapped"),
     "load_rank0_only": Row(Expected("init-equal", "load-rank0-only", 0, (1,), tensor="weight",
-                                    says="since when only rank 0 read a file")),
+                                    says="since then only rank 0 has read a file")),
     "local_rank_as_rank": Row(Expected("samples-covered", "local-rank-as-rank", 0), ranks=4),
     "many_writers": Row(Expected("checkpoint-whole", "many-writers", ranks=(0, 1))),
     "masks_per_rank": Row(Expected("buffers-policy", "buffer-came-late", 2, (1,), tensor="0.weight_mask")),

@@ -105,7 +105,7 @@ def test_what_no_optimizer_has_is_advice_where_one_optimizer_steps_for_both(tmp_
     report = lockstep.check(tmp_path / "trace")
     assert report.ok, str(report)
     [advice] = report.law("trained-set").advice
-    assert advice.startswith("A-not-optimised: 2 parameters, the first of them `3.weight`"), advice
+    assert advice.startswith("A-not-optimised: 2 parameters (first: `3.weight`)"), advice
 
 
 # The first wrapper waits for a backward that never comes: it is gone when the model is wrapped anew.

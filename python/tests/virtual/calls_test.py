@@ -333,4 +333,4 @@ def test_a_rank_that_comes_too_late_to_a_monitored_barrier_was_late(tmp_path: Pa
     assert outcome.report is not None and not outcome.ok
     [finding] = outcome.report.law("progress").findings
     assert finding.cause == "slow-rank0-timeout", str(outcome.report)
-    assert "waited until the deadline in barrier" in finding.message
+    assert "timed out in barrier" in finding.message

@@ -78,6 +78,6 @@ def test_a_forward_of_rank_0_alone_is_named_where_the_wrapper_sends_before_its_m
     assert outcome.report is not None
     found = [each for each in outcome.report.findings if each.law == "collectives-match"]
     assert [(each.ranks, each.cause) for each in found] == [((0,), "rank0-only-collective")], str(outcome.report)
-    assert "rank 0 evaluates through the wrapper there" in found[0].message
+    assert "rank 0 evaluates through the wrapper here" in found[0].message
     fixed = run_virtual(script, 2, arguments=("--fixed",))
     assert fixed.ok and fixed.report is not None and fixed.report.ok, printed(fixed)

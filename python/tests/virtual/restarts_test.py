@@ -14,8 +14,8 @@ SET_EPOCH = ("        sampler.set_epoch(epoch)\n", "")
 ADVICE = "A-steps-again"
 # What is changed in the healthy script, and the advice on it.
 MISTAKES = {
-    "saved as snapshot.pt, looked for as snapshot": (LOOKED_FOR, "does not read {}/snapshot.pt, which has 12 steps in it, and begins 1 epoch before it"),
-    "the loop begins at epoch 0 again": (RANGE, "reads {}/snapshot.pt, which has 12 steps in it, and begins 1 epoch before it"),
+    "saved as snapshot.pt, looked for as snapshot": (LOOKED_FOR, "does not read {}/snapshot.pt, which contains 12 steps, and starts 1 epoch before it"),
+    "the loop begins at epoch 0 again": (RANGE, "reads {}/snapshot.pt, which contains 12 steps, and starts 1 epoch before it"),
 }
 
 

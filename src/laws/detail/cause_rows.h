@@ -1,4 +1,4 @@
-// The rows of the table of causes, in two halves.
+// The rows of the table of causes, by topic.
 #pragma once
 
 #include <span>
@@ -15,7 +15,10 @@ constexpr CauseInfo in_zoo(Cause cause,
   return {cause, page.substr(page.find('#') + 1), sentence, remedy, page};
 }
 
-std::span<const CauseInfo> first_causes();  ///< By id.
-std::span<const CauseInfo> last_causes();
+std::span<const CauseInfo> gradients_causes();
+std::span<const CauseInfo> model_causes();
+std::span<const CauseInfo> data_causes();
+std::span<const CauseInfo> calls_causes();
+std::span<const CauseInfo> checkpoints_causes();
 
 }  // namespace lockstep::laws

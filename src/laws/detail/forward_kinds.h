@@ -95,11 +95,11 @@ class ForwardKinds {
   }
 
   /// Ranks that ran a synchronising forward and never its backward, where others always ran both:
-  /// "a synchronising forward without its backward on rank 0 (step 2)", or nothing.
+  /// "rank 0 ran a synchronising forward without its backward (step 2)", or nothing.
   std::string dropped_text(std::int32_t attempt) const {
     const auto [ranks, step] = dropped_by(attempt);
     if (ranks.empty()) return {};
-    return "a synchronising forward without its backward on " + ranks_text(ranks) + " (step " +
+    return ranks_text(ranks) + " ran a synchronising forward without its backward (step " +
            std::to_string(step) + ")";
   }
 

@@ -312,35 +312,35 @@ class AccumulatedOnce final : public Law {
     finding.ranks = broken.ranks;
     switch (key.how) {
       case Flaw::kNotCleared:
-        finding.message = "the gradient of the step before is still in what is reduced";
+        finding.message =
+            "the gradient that enters the reduction still contains the previous step's";
         finding.field = "kept";
         finding.cause = Cause::kZeroGradForgotten;
         break;
       case Flaw::kTwice:
-        finding.message = "a contribution is in what is reduced twice";
+        finding.message = "one contribution enters the reduction twice";
         finding.field = "twice";
         finding.cause = Cause::kAccumulatedTwice;
         break;
       case Flaw::kLost:
-        finding.message = "a contribution is not in what is reduced";
+        finding.message = "one contribution is missing from the reduction";
         finding.field = "lost";
         finding.cause = Cause::kContributionLost;
         break;
       case Flaw::kUnscaledEarly:
         finding.message =
-            "the loss scaler's factor was taken off what was there before the last contribution, "
-            "which kept it: gradients are to be unscaled once, after the last micro-step";
+            "gradients were unscaled before the last micro-step, so the last contribution is still "
+            "scaled. Unscale once, after the last backward";
         finding.field = "unscaled";
         break;
       case Flaw::kEvaluationAdded:
-        finding.message = "an evaluation added its own gradient to what the step uses";
+        finding.message = "an evaluation added its gradient to the one that the step uses";
         finding.field = "added";
         finding.cause = Cause::kEvaluationTouchesGradients;
         break;
       case Flaw::kEvaluationCleared:
         finding.message =
-            "an evaluation between two micro-steps cleared what the first had "
-            "contributed";
+            "an evaluation between two micro-steps cleared the first one's contribution";
         finding.field = "cleared";
         finding.cause = Cause::kEvaluationTouchesGradients;
         break;

@@ -72,14 +72,13 @@ std::vector<Advice> ApartBuffers::advice(const NameTable& names) const {
                                    ? ""
                                    : " (and " + std::to_string(apart.size() - 1) +
                                          (apart.size() == 2 ? " more buffer)" : " more buffers)");
-    advice.push_back({"A-buffers-apart",
-                      "in the evaluation after " + std::to_string(place.second) + " steps `" +
-                          std::string(names.text(apart.front())) + "`" + others +
-                          " differs between the " +
-                          std::to_string(buffers.at(apart.front()).n_ranks) +
-                          " ranks whose results are added up: each evaluates another model. "
-                          "Broadcast or average the buffers first, unless each rank is to have "
-                          "its own"});
+    advice.push_back(
+        {"A-buffers-apart",
+         "in the evaluation after " + std::to_string(place.second) + " steps, `" +
+             std::string(names.text(apart.front())) + "`" + others + " differs between the " +
+             std::to_string(buffers.at(apart.front()).n_ranks) +
+             " ranks although their results are summed: each rank evaluates a different model. "
+             "Broadcast or average the buffers first, unless they should differ."});
   }
   return advice;
 }

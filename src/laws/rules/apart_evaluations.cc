@@ -105,17 +105,16 @@ std::vector<Advice> ApartEvaluations::advice(const NameTable& names) const {
   for (const auto& [split, share] : shares_) {
     if (!share.over || share.combined) continue;
     const std::set<Rank>& who = evaluators_.at(split);
-    advice.push_back({"A-evaluated-apart",
-                      ranks_text({who.begin(), who.end()}) +
-                          (who.size() > 1 ? " evaluate " : " evaluates ") +
-                          std::to_string(share.epoch.per_rank) + " of the " +
-                          std::to_string(share.epoch.dataset_size) + " samples of '" +
-                          std::string(names.text(split)) + "', which a sampler divides among " +
-                          std::to_string(share.epoch.n_replicas) + " ranks" +
-                          (who.size() > 1 ? ", each its own" : "") +
-                          ", and no call brings together what they find: a metric that one "
-                          "of them prints, "
-                          "keeps a checkpoint by or stops by is true of its share alone"});
+    advice.push_back(
+        {"A-evaluated-apart",
+         ranks_text({who.begin(), who.end()}) +
+             (who.size() > 1 ? " each evaluate " : " evaluates ") +
+             std::to_string(share.epoch.per_rank) + " of the " +
+             std::to_string(share.epoch.dataset_size) + " samples of '" +
+             std::string(names.text(split)) + "', which a sampler shards over " +
+             std::to_string(share.epoch.n_replicas) + " ranks" +
+             ". The results are never reduced: a metric that is printed, or used for checkpointing "
+             "or early stopping, covers one shard only. Reduce sums and counts over the ranks."});
   }
   return advice;
 }

@@ -175,15 +175,16 @@ class BuffersPolicy final : public Law {
     finding.message = "the buffer differs from rank 0's";
     if (point == StatePoint::kEval) finding.message += " in an evaluation";
     if (point == StatePoint::kSave) finding.message += " in a checkpoint";
-    finding.message += ", against its policy " + std::string(name_of(policy));
-    if (done == BufferPolicy::kLocal) finding.message += "; the wrapper leaves buffers alone";
+    finding.message += ", although its policy is " + std::string(name_of(policy));
+    if (done == BufferPolicy::kLocal)
+      finding.message += "; the wrapper does not synchronise buffers";
     const bool unsynchronized = point != StatePoint::kForward || done == BufferPolicy::kLocal;
     finding.cause = unsynchronized ? Cause::kBnLocalEval : Cause::kBufferReassigned;
     if (policy != done && done == BufferPolicy::kBroadcast0)
       finding.cause = Cause::kBufferOverwrittenBy0;
     if (done == BufferPolicy::kBroadcast0 && came_late(alignment.wrapper, names)) {
       finding.cause = Cause::kBufferCameLate;
-      finding.message += "; it came after the model was wrapped, which had no buffers then";
+      finding.message += "; it was registered after wrapping, and the model had no buffers then";
     }
     return finding;
   }

@@ -26,11 +26,11 @@ const Variant& norm_of(const Disagreement& found, const Variant& odd) {
   return norm == nullptr ? found.slot.variants.front() : *norm;
 }
 
-/// "rank 2 calls all_reduce once more than the others at train.cc:12".
+/// "rank 2 calls all_reduce at train.cc:12 once more than the others".
 std::string extra_text(const Variant& odd) {
   return ranks_text(odd.ranks) + (odd.ranks.size() == 1 ? " calls " : " call ") +
-         std::string(name_of(odd.signature.op)) + " once more than the others at " +
-         odd.signature.site.text();
+         std::string(name_of(odd.signature.op)) + " at " + odd.signature.site.text() +
+         " once more than the others";
 }
 
 /// "rank 0 called barrier at save.py:12 where ranks 1-3 called all_reduce(f32[4], sum)".
@@ -77,10 +77,10 @@ std::optional<Finding> beside_join_at(const GroupKey& key, const Disagreement& f
   finding.field = "site";
   finding.message = ranks_text(own->ranks) + (own->ranks.size() == 1 ? " calls " : " call ") +
                     std::string(name_of(own->signature.op)) + " at " + own->signature.site.text() +
-                    " inside join, where " + ranks_text(shadow->ranks) +
+                    " inside join, but " + ranks_text(shadow->ranks) +
                     (shadow->ranks.size() == 1
-                         ? " has no inputs left and only takes part in the wrapper's calls"
-                         : " have no inputs left and only take part in the wrapper's calls");
+                         ? " has no inputs left and only shadows the wrapper's collectives"
+                         : " have no inputs left and only shadow the wrapper's collectives");
   finding.cause = Cause::kJoinExtraCall;
   return finding;
 }
@@ -121,14 +121,14 @@ Finding CallJudge::mismatch(const GroupKey& key,
   finding.message = "mismatched collectives: " + calls_text(odd, norm) + "; field '" +
                     finding.field + "' differs";
   if (alone != nullptr) {
-    finding.message += "; rank 0 evaluates through the wrapper there, and the others do not";
+    finding.message += "; rank 0 evaluates through the wrapper here, and the other ranks do not";
     finding.cause = Cause::kRank0OnlyCollective;
     return finding;
   }
   if (calls::permutes(found, odd.ranks.front(), norm.ranks.front())) {
     finding.message += "; both make the same " + std::to_string(1 + found.loop.size()) +
-                       " calls in that loop, in another order: it goes over a dictionary or set "
-                       "whose order is not the same on all ranks";
+                       " calls in that loop, in different orders: it probably iterates over a "
+                       "dictionary or set that each rank orders differently";
     finding.cause = Cause::kOrderSwap;
     return finding;
   }
@@ -161,8 +161,8 @@ std::optional<Finding> CallJudge::extra_before_mismatch(const GroupKey& key,
       Finding finding = describe(key, found, odd, norm);
       finding.field = "site";
       finding.message = extra_text(odd) +
-                        ", which shifts all later ones: " + calls_text(odd, norm) + "; call " +
-                        std::to_string(group.mismatch->seq) + " is the first that does not match";
+                        ", which shifts all later calls: " + calls_text(odd, norm) + "; call " +
+                        std::to_string(group.mismatch->seq) + " is the first mismatch";
       finding.cause = cause_of_extra(odd, norm);
       return finding;
     }
@@ -178,7 +178,7 @@ std::optional<Finding> CallJudge::shifted_sites(const GroupKey& key,
       if (const Variant* norm = calls::shifted_against(group, found.slot, odd)) {
         Finding finding = describe(key, found, odd, *norm);
         finding.field = "site";
-        finding.message = "an extra call shifts all later ones: " + calls_text(odd, *norm);
+        finding.message = "an extra call shifts all later calls: " + calls_text(odd, *norm);
         if (odd.ranks == std::vector<Rank>{Rank{0}}) finding.cause = Cause::kRank0OnlyCollective;
         return finding;
       }

@@ -108,8 +108,10 @@ class CheckpointWhole final : public Law {
     if (auto advice = resumes_.advice()) result.advice.push_back(std::move(*advice));
     for (Advice& advice : files.advice) result.advice.push_back(std::move(advice));
     if (auto advice = replaced_.advice()) result.advice.push_back(std::move(*advice));
-    auto unloaded = unloaded_.advice(
-        "A-nothing-loaded", "Nothing was loaded: training went on from what was there.", names);
+    auto unloaded =
+        unloaded_.advice("A-nothing-loaded",
+                         "Nothing was loaded: training continued with the values that were there.",
+                         names);
     if (unloaded) result.advice.push_back(std::move(*unloaded));
     return result;
   }
@@ -141,7 +143,7 @@ class CheckpointWhole final : public Law {
     const std::size_t n = failures_.size();
     return {"A-checkpoint-failed",
             std::to_string(n) + (n == 1 ? " checkpoint" : " checkpoints") +
-                " could not be written, or not be read again; the first, of step " +
+                " could not be written or read back; the first, of step " +
                 std::to_string(key.second) + ": " + join(texts, "; ") +
                 ". A restart continues from an older one, or from the start."};
   }
@@ -211,7 +213,7 @@ class CheckpointWhole final : public Law {
       report(key,
              "folder",
              std::move(elsewhere),
-             "writes its part of the checkpoint to a different folder from " + saving.folder,
+             "part of the checkpoint was written to a folder other than " + saving.folder,
              Cause::kCkptDirClock);
     }
     std::vector<Rank> silent;
@@ -219,10 +221,11 @@ class CheckpointWhole final : public Law {
       if (!writers.contains(rank)) silent.push_back(Rank{rank});
     }
     if (!silent.empty()) {
+      const char* const parts = silent.size() == 1 ? "its part" : "their parts";
       report(key,
              "parts",
              std::move(silent),
-             "has no part in a checkpoint that was published",
+             std::string("the checkpoint was published without ") + parts,
              Cause::kReadBeforeCommit);
     }
   }

@@ -6,10 +6,10 @@ namespace lockstep::laws {
 
 std::string Continuations::Missed::message() const {
   const std::string what =
-      found < 0 ? "no checkpoint at all" : "only the checkpoint of step " + std::to_string(found);
+      found < 0 ? "no checkpoint" : "only the checkpoint of step " + std::to_string(found);
   std::string text =
-      "finds " + what + " although that of step " + std::to_string(newest) + " had been published";
-  if (!looked_in.empty()) text += " in " + published_in + ": it looks in " + looked_in;
+      "found " + what + ", although that of step " + std::to_string(newest) + " had been published";
+  if (!looked_in.empty()) text += " in " + published_in + "; the restart looked in " + looked_in;
   return text;
 }
 

@@ -175,10 +175,10 @@ std::optional<Finding> DataRead::shared_samples(const SplitPlace& place,
       place.split,
       names,
       std::to_string(n_shared) + " of " + std::to_string(n_readers.size()) +
-          " samples are read by several ranks in their first pass: " +
-          (parts ? "the parts that the ranks take of the data set overlap"
-                 : "nothing divides the data among the ranks, and each reads all of them in an "
-                   "order of its own"));
+          " samples are read by several ranks in the first pass: " +
+          (parts
+               ? "the ranks' shards overlap"
+               : "nothing shards the data, and each rank reads all samples in a different order"));
   return finding;
 }
 
@@ -215,10 +215,10 @@ Finding DataRead::same_batches(const SplitPlace& place,
   finding.field = "duplicates";
   finding.step = by_rank.begin()->second.step;
   for (const auto& [rank, batches] : by_rank) finding.ranks.push_back(Rank{rank});
-  finding.message = with_split(place.split,
-                               names,
-                               "every rank trains on the same batches, value by value, and nothing "
-                               "divides the data among the ranks");
+  finding.message =
+      with_split(place.split,
+                 names,
+                 "every rank trains on the same batches, value by value: nothing shards the data");
   finding.cause = cause_of(names.text(by_rank.begin()->second.source));
   return finding;
 }
@@ -259,10 +259,9 @@ std::optional<Advice> DataRead::batches_repeat(const SplitPlace& place,
       with_split(place.split,
                  names,
                  "each batch of the stream comes " + times +
-                     " times on end, value by value, on every rank. If a loader has " + times +
-                     " workers, each of them reads all that its rank does, and the stream is to be "
-                     "divided among them as well (get_worker_info()); unless batches are repeated "
-                     "on purpose")};
+                     " times in a row, value by value, on every rank. If the loader has " + times +
+                     " workers, shard the stream over them as well (get_worker_info()), unless the "
+                     "repetition is intended.")};
 }
 
 std::vector<Advice> DataRead::advice(const Worlds& worlds, const NameTable& names) const {

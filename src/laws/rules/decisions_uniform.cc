@@ -112,12 +112,10 @@ class DecisionsUniform final : public Law {
       report({alignment, ballot, 0}, subject, "the ranks decide '" + subject + "' differently: ");
       return;
     }
-    report({alignment, ballot, 0},
-           "mode",
-           "the ranks run a forward that they train on in different modes: ");
+    report({alignment, ballot, 0}, "mode", "the ranks run a training forward in different modes: ");
     report({alignment, ballot, kAutocast},
            "autocast",
-           "the ranks run a forward that they train on in different types: ");
+           "the ranks run a training forward with different autocast settings: ");
   }
 
   /// One word of what the ranks of a place reported.

@@ -94,11 +94,13 @@ std::vector<Advice> DividedLosses::advice(WrapperKey wrapper) const {
   const Count& first = by_rank.begin()->second;
   const auto divided = [](const auto& own) { return is_divided(own.second); };
   if (std::ssize(by_rank) != first.n_ranks || !std::ranges::all_of(by_rank, divided)) return {};
-  return {{"A-divided-again",
-           fmt::format("in all {} steps the losses were divided by {}, the number of ranks, beside "
-                       "the number of their terms: the wrapper divides by it again",
-                       first.n_steps,
-                       first.n_ranks)}};
+  return {
+      {"A-divided-again",
+       fmt::format(
+           "in all {} steps the losses were divided by {} (the number of ranks) and by their "
+           "number of terms, and the wrapper divides by the number of ranks again. Divide once.",
+           first.n_steps,
+           first.n_ranks)}};
 }
 
 std::vector<WrapperKey> DividedLosses::wrappers() const {

@@ -52,13 +52,11 @@ Finding DividedRows::finding(const SplitPlace& place,
   finding.message = std::string(names.text(place.split)) + " split: ";
   if (shares) {
     finding.message +=
-        "divides a subset of its own among all ranks, and no sample of those that were looked at "
-        "was read by two: if the subset is its rank's share of the data already, the sampler "
-        "divides it once "
-        "more, and most samples are trained on by none";
+        "on every rank the sampler shards a different subset, and no recorded sample was read by "
+        "two ranks. If each subset is already its rank's shard, most samples are never trained on";
   } else {
     finding.message +=
-        "divides another subset of the data set among the ranks than the others do: samples that "
+        "the sampler shards a different subset of the data set from the other ranks': samples that "
         "one rank holds out are trained on by another, and some by none";
     finding.cause = Cause::kSplitLeak;
   }

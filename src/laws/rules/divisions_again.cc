@@ -32,8 +32,8 @@ std::vector<Advice> DivisionsAgain::advice() const {
     }
     advice.push_back(
         {"A-divided-again",
-         fmt::format("all {} steps used the averaged gradients divided by {}, the number of ranks, "
-                     "once more: the wrapper divides by it already",
+         fmt::format("all {} steps divided the averaged gradients by {} (the number of ranks), "
+                     "although the wrapper already divides by it. Divide once.",
                      count.n_steps,
                      count.n_ranks)});
   }

@@ -78,9 +78,8 @@ std::string EndedContributions::text(const std::map<std::int32_t, Absence>& ende
   return ranks_text(ranks) + (ranks.size() == 1 ? " contributes" : " contribute") +
          " nothing to `" + std::string(tensor) + "` from step " +
          std::to_string(ended.begin()->second.step) +
-         " on, after having done so in every step before, and the others go on: a zero counts in "
-         "the mean, as where a layer is frozen on some ranks only, or a part of the model is left "
-         "out there";
+         " on, after contributing in every earlier step, while other ranks still do: zeros enter "
+         "the mean. Was a layer frozen or skipped on some ranks only?";
 }
 
 std::vector<Advice> EndedContributions::advice(const NameTable& names) const {

@@ -40,7 +40,7 @@ class EnvironmentBijective final : public Law {
     Launch& launch = launches_[event.at.attempt];
     ++launch.n_checked;
     if (!launch.ranks.insert(to_int(event.rank)).second) {
-      report(event, "rank", "two processes say that they are this rank", Cause::kTwoRankZeros);
+      report(event, "rank", "two processes claim this rank", Cause::kTwoRankZeros);
     }
     const std::uint64_t world[] = {static_cast<std::uint64_t>(environment->world)};
     launch.worlds.add(event, world);
@@ -106,7 +106,7 @@ class EnvironmentBijective final : public Law {
       if (!is_free && owner->second != to_int(event.rank)) {
         report(event,
                "local_rank",
-               "has local rank " + number + " of node " + node + " together with rank " +
+               "local rank " + number + " of node " + node + " is also used by rank " +
                    std::to_string(owner->second),
                Cause::kTwoRankZeros);
       }
@@ -117,7 +117,7 @@ class EnvironmentBijective final : public Law {
     if (!is_free && owner->second != to_int(event.rank)) {
       report(event,
              "device",
-             "uses " + device + " of node " + node + " together with rank " +
+             "device " + device + " of node " + node + " is also used by rank " +
                  std::to_string(owner->second),
              Cause::kDuplicateDevice);
     }
@@ -156,10 +156,10 @@ class EnvironmentBijective final : public Law {
     if (!differ) {
       for (const std::int32_t rank : launch.ranks) finding.ranks.push_back(Rank{rank});
     }
-    finding.message = "expects a different world size from the others";
+    finding.message = "the world size differs from the other ranks'";
     if (!differ) {
-      finding.message = "expects a world of " + std::to_string(by_world.begin()->first) +
-                        " ranks, but " + std::to_string(n_ranks) + " were started";
+      finding.message = "the world size is " + std::to_string(by_world.begin()->first) + ", but " +
+                        std::to_string(n_ranks) + " ranks were started";
     }
   }
 
@@ -171,7 +171,7 @@ class EnvironmentBijective final : public Law {
     finding.field = name;
     finding.ranks = ballot.minority(kDigest);
     finding.cause = Cause::kConfigurationDiffers;
-    finding.message = "was given other values than the others as '" + name + "'";
+    finding.message = "the values of '" + name + "' differ from the other ranks'";
   }
 
   void report_schemas(std::int32_t attempt, const Ballot& ballot) {
@@ -182,12 +182,12 @@ class EnvironmentBijective final : public Law {
     finding.ranks = ballot.minority(kDigest);
     finding.cause = Cause::kModelDiffers;
     finding.message =
-        "builds a different model from the others: different names, shapes, types, trainable or "
-        "ignored parameters";
+        "the model differs from the other ranks' in the parameters' names, shapes or types, or in "
+        "which are trainable or ignored";
     const auto wrapped = ignored_.find(attempt);
     if (wrapped == ignored_.end() || wrapped->second.unanimous()) return;
     finding.cause = Cause::kIgnoredSetDiffers;
-    finding.message += "; its wrapper ignores different ones";
+    finding.message += "; the wrapper ignores different parameters";
   }
 
   /// The same parameters, and another function of them.
@@ -213,7 +213,8 @@ class EnvironmentBijective final : public Law {
       one = take_first(own);
       other = take_first(others);
     }
-    finding.message = "builds " + quoted(one) + " where others build " + quoted(other);
+    finding.message =
+        "the model has " + quoted(one) + " where the other ranks have " + quoted(other);
   }
 
   /// Takes the first description from a list of them.

@@ -68,10 +68,10 @@ class EpochReshuffled final : public Law {
                  n_checked_,
                  "epoch events of a shuffling sampler from two ranks or of two epochs");
     add_advice(result);
-    auto kept = kept_.advice("A-batches-kept",
-                             "set_epoch() changes nothing of them: ask the loader again in each "
-                             "epoch.",
-                             names);
+    auto kept = kept_.advice(
+        "A-batches-kept",
+        "set_epoch() does not change stored batches: iterate over the loader again in each epoch.",
+        names);
     if (kept) result.advice.push_back(std::move(*kept));
     return result;
   }
@@ -196,11 +196,10 @@ class EpochReshuffled final : public Law {
       const std::string epoch = std::to_string(late.epoch);
       result.advice.push_back(
           {"A-epoch-set-late",
-           "two passes in succession are epoch " + epoch + ", the second from step " +
+           "two consecutive passes used epoch " + epoch + ", the second from step " +
                std::to_string(late.step) +
-               ", and read the data in one order; each pass after them is one epoch further. A "
-               "loop that calls set_epoch(epoch) at the end of its body does that: the call is to "
-               "come before the pass. Unless the first epoch was done again on purpose"});
+               ", and read the data in the same order. set_epoch(epoch) is probably called after "
+               "each pass. Call it before the pass, unless the repetition is intended."});
       return;
     }
   }
@@ -225,7 +224,7 @@ class EpochReshuffled final : public Law {
     finding.field = repeat.key_differs ? "order" : "generator_key";
     finding.cause = repeat.key_differs ? Cause::kPersistentWorkerEpoch : Cause::kNoSetEpoch;
     finding.message =
-        "epoch " + std::to_string(repeat.epoch) + " repeats the order of the one before";
+        "epoch " + std::to_string(repeat.epoch) + " repeats the order of the previous one";
     if (!repeat.key_differs) finding.message += ": the sampler's epoch was not advanced";
     return finding;
   }
@@ -243,7 +242,8 @@ class EpochReshuffled final : public Law {
     finding.field = keys_differ ? "generator_key" : "order";
     finding.ranks = ballot.minority(keys_differ ? 0 : 1);
     finding.cause = Cause::kSamplerSeedDiffers;
-    finding.message = "the ranks shuffled differently, so their shards overlap and leave holes";
+    finding.message =
+        "the ranks shuffled differently, so their shards overlap and leave samples out";
     findings_.push_back(std::move(finding));
   }
 

@@ -31,9 +31,8 @@ std::vector<Advice> EvaluationMode::advice() const {
     advice.push_back(
         {"A-stays-in-evaluation",
          fmt::format(
-             "from step {} to the last one the model is trained in evaluation mode, and was "
-             "trained in training mode before: where it has dropout or batch norm, call "
-             "train() after each evaluation",
+             "the model is trained in eval mode from step {} to the last step, after training in "
+             "train mode. With dropout or batch norm, call model.train() after each evaluation.",
              training.since)});
   }
   return advice;

@@ -13,21 +13,21 @@ namespace {
 
 /// No finding: what ranks agree on by a store or by looking for the file leaves no event.
 Advice too_early(const FileAccesses::Access& read, std::int32_t writer) {
-  return Advice{"A-read-early",
-                "rank " + std::to_string(read.rank) + " reads " + read.path + ", which rank " +
-                    std::to_string(writer) +
-                    " writes, and no call in which both take part lies between the two: unless "
-                    "the ranks wait for each other in another way, it may find an older file, a "
-                    "part of this one, or none"};
+  return Advice{
+      "A-read-early",
+      "rank " + std::to_string(read.rank) + " reads " + read.path + ", which rank " +
+          std::to_string(writer) +
+          " writes, and no collective of both is between the two: it may read a stale, partial or "
+          "missing file. Add a barrier, unless the ranks wait for each other in another way."};
 }
 
 /// Nor here: writers of the same bytes lose nothing, and what they write is not known.
 Advice lost(const std::string& path, const std::vector<Rank>& writers) {
   return Advice{"A-overwritten",
                 ranks_text(writers) + " each open " + path +
-                    " to write it anew, and no call in which they take part lies between: unless "
-                    "they write the same, all but the last one's is lost, or mixed with it; have "
-                    "one rank write, or give each a file of its own"};
+                    " to rewrite it, with no collective of theirs in between: only the last write "
+                    "survives, or a mixture. Write from one rank, or use one file per rank, unless "
+                    "all write the same."};
 }
 
 }  // namespace

@@ -47,10 +47,9 @@ std::optional<Advice> FrozenModules::advice(std::int32_t n_ranks, const NameTabl
         " (and " + std::to_string(n_more) + (n_more == 1 ? " other module)" : " other modules)");
   }
   message +=
-      " holds other values on each rank and keeps them: no wrapper has it and nothing trains it, "
-      "and each rank drew it from a seed of its own, as it did the wrapped model, of which the "
-      "wrapper broadcast rank 0's values. Broadcast it as well, or draw it from one seed, unless "
-      "each rank is to have its own";
+      " differs between all ranks and never changes: no wrapper contains it, nothing trains it, "
+      "and the ranks initialised their models with different seeds. Broadcast it from rank 0 or "
+      "seed it identically, unless it should differ.";
   return Advice{"A-drawn-apart", std::move(message)};
 }
 

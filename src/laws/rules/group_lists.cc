@@ -45,11 +45,11 @@ std::vector<Finding> GroupLists::findings() const {
     finding.group = std::get<1>(key);
     finding.ranks = odd_ranks(sides);
     finding.cause = Cause::kSubgroupOnSomeRanks;
-    finding.message = "every rank makes the same groups, but here ";
+    finding.message = "all ranks must create the same groups, but ";
     const char* between = "";
     for (const auto& [members, ranks] : sides) {
       finding.message +=
-          between + ranks_text(ranks) + " made one of " + ranks_text(as_ranks(members));
+          between + ranks_text(ranks) + " created one of " + ranks_text(as_ranks(members));
       between = " where ";
     }
     found.push_back(std::move(finding));

@@ -41,9 +41,9 @@ std::optional<Finding> HeldSets::other_order(const SplitPlace& place,
   finding.message =
       std::string(names.text(place.split)) + " split: " +
       (same_but_classes
-           ? "numbers the classes of the same samples in another order than rank 0"
-           : "holds the samples of the data set in another order than rank 0, so equal indices are "
-             "different samples");
+           ? "the classes of the same samples are numbered in a different order from rank 0's"
+           : "the data set has the samples in a different order from rank 0's, so the same index "
+             "is a different sample");
   return finding;
 }
 
@@ -76,11 +76,9 @@ std::optional<Advice> HeldSets::advice(const NameTable& names) const {
     return Advice{
         "A-divided-twice",
         std::string(names.text(place.split)) +
-            " split: the ranks' data sets do not hold the same samples, and a sampler divides each "
-            "of them among the ranks, so in an epoch a rank reads a part of its own set and "
-            "nothing reads the rest. If each set is its rank's share already, leave out that "
-            "sampler; if all ranks are to hold one set, let them read it from the same files, or "
-            "make it from one seed"};
+            " split: the ranks hold different data sets, and a sampler shards each of them again, "
+            "so a part of each set is never read in an epoch. If each set is already its rank's "
+            "shard, drop the sampler. Otherwise load the same full set on every rank."};
   }
   return std::nullopt;
 }

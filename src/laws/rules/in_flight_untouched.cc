@@ -129,15 +129,15 @@ class InFlightUntouched final : public Law {
     switch (touch.manner) {
       case TouchManner::kAbandoned:
         return "the handle of " + transfer +
-               " was dropped without a wait, so what it writes must not be used";
+               " was dropped without wait(), so its result must not be used";
       case TouchManner::kValue:
-        return mistake.operation + " holds a value that was read from the memory of " + transfer +
-               " before it had been waited for";
+        return mistake.operation + " uses a value that was read from the memory of " + transfer +
+               " before wait()";
       case TouchManner::kNone:
         break;
     }
     return (touch.written ? "writes (" : "reads (") + mistake.operation + ") memory that " +
-           transfer + (touch.receives ? " writes" : " reads") + " until it has been waited for";
+           transfer + (touch.receives ? " writes" : " reads") + " until wait()";
   }
 
   bool watched_;

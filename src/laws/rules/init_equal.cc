@@ -203,7 +203,7 @@ class InitEqual final : public Law {
       }
     } else if (wrap != nullptr && !wrap->synchronizes) {
       finding.cause = Cause::kInitNoBroadcast;
-      finding.message += "; nothing broadcast rank 0's";
+      finding.message += "; nothing broadcast rank 0's values";
     } else if (known && key.kind == StateKind::kBuffer && !synchronised(wrap)) {
       finding.cause = Cause::kInitBuffersSkipped;
     } else if (known) {
@@ -219,7 +219,8 @@ class InitEqual final : public Law {
         loads_.lone_readers(wrapper.attempt, wrappers_.n_members(wrapper, n_ranks_));
     finding.cause = readers.empty() ? Cause::kParameterNudged : Cause::kLoadRank0Only;
     if (readers.empty()) return;
-    finding.message += ", since when only " + ranks_text(readers) + " read a file";
+    finding.message += "; since then only " + ranks_text(readers) +
+                       (readers.size() == 1 ? " has" : " have") + " read a file";
   }
 
   /// Buffers that a wrapper leaves alone are each rank's own from the first batch on, and equal

@@ -127,14 +127,14 @@ std::vector<Advice> LaterPasses::advice(const NameTable& names) const {
     }
     if (!apart) continue;
     advice.push_back({"A-order-comes-apart",
-                      "the ranks divided the data set of '" + std::string(names.text(place.split)) +
-                          "' among themselves in their first pass. In pass " +
-                          std::to_string(apart->nth + 1) + ", from step " +
-                          std::to_string(apart->step) + ", " + std::to_string(apart->n_shared) +
-                          " samples are read by several of " + ranks_text(apart->ranks) +
-                          ": the ranks no longer draw one order, as where one of them draws "
-                          "something else from its generator, or orders samples by what it alone "
-                          "knows of them; unless samples are shared on purpose"});
+                      "the ranks sharded the data set of '" + std::string(names.text(place.split)) +
+                          "' in the first pass. In pass " + std::to_string(apart->nth + 1) +
+                          ", from step " + std::to_string(apart->step) + ", " +
+                          std::to_string(apart->n_shared) + " samples are read by several of " +
+                          ranks_text(apart->ranks) +
+                          ": the shuffles have diverged, for example because one rank drew extra "
+                          "random numbers. Shuffle with a separate generator that all ranks seed "
+                          "identically, unless the overlap is intended."});
   }
   return advice;
 }

@@ -83,11 +83,10 @@ std::vector<Advice> LossGraphs::advice(const NameTable& names) const {
       if (!list.empty()) list += "; ";
       list += rest_of(all[nth++], all) + " on " + ranks_text(ranks);
     }
-    advice.push_back(
-        {"A-operations-differ",
-         "the ranks' first backward passes go through different operations, the same ones every "
-         "time: " +
-             list + "; their gradients are averaged as those of one model"});
+    advice.push_back({"A-operations-differ",
+                      "the ranks' first backward passes run different operations, the same ones in "
+                      "every step: " +
+                          list + ". Their gradients are averaged as if they came from one model."});
   }
   return advice;
 }

@@ -68,7 +68,7 @@ std::vector<Advice> LossKinds::advice(const NameTable& names) const {
     }
     advice.push_back({"A-losses-differ",
                       "the ranks' first backward passes start from different losses: " + list +
-                          "; their gradients are averaged with equal weights"});
+                          ". Their gradients are averaged with equal weights."});
   }
   if (!advice.empty()) return advice;
   advice = graphs_.advice(names);

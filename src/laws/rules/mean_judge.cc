@@ -27,7 +27,7 @@ void MeanJudge::judge(const Case& one, const GradientTravel& travel) {
   if (!declared && averages && judge_micro_steps(one)) return;
   if (!declared) declared = plain_mean_if_alike(open);
   if (!declared) {
-    missing_ = "batch events whose denominators say how micro-batches are weighted";
+    missing_ = "batch events with the denominators of the micro-batches";
     return;
   }
   judge_against(one, {*declared, manner, travel.halves()});
@@ -57,7 +57,7 @@ void MeanJudge::spare(const Expected& expected, Judged& judged) {
   judged.wrong.clear();
   judged.tensors.clear();
   missing_ = rounds ? "reductions without a hook that compresses gradients"
-                    : "reductions without a hook that does something else than averaging";
+                    : "reductions without a hook that computes something other than the mean";
 }
 
 Judged MeanJudge::judge_published(const Case& one,
@@ -152,14 +152,14 @@ void MeanJudge::report(const Case& one, const Published& published, const Broken
     finding.declared = declared.values();
     if (found) explain_mean(*found, culprit_of(*found, one.open), finding);
     if (broken.was_right) {
-      finding.message += "; other ranks were given the right one";
+      finding.message += "; other ranks received the correct one";
       finding.cause = Cause::kSdcAfterReduce;
     } else if (finding.cause == Cause::kNone && expected.halves && !bounded) {
-      finding.message += "; gradients travel as " + std::string(name_of(*expected.halves));
+      finding.message += "; gradients are sent as " + std::string(name_of(*expected.halves));
       finding.cause =
           expected.halves == DType::kBF16 ? Cause::kBf16HopRounding : Cause::kFp16SumOverflow;
     } else if (only_some) {
-      finding.message += "; other tensors of this reduction are right";
+      finding.message += "; other tensors of this reduction are correct";
       finding.cause = Cause::kSdcBeforeReduce;
     }
     findings_.push_back(std::move(finding));
@@ -175,9 +175,9 @@ std::vector<Advice> MeanJudge::advice() const {
   if (n_sums_of_hooks_ == 0) return {};
   return {{"A-summed-gradients",
            std::to_string(n_sums_of_hooks_) +
-               " reductions by a communication hook left the sum of the ranks' gradients where the "
-               "wrapper would have taken their mean: right only if each loss was divided by the "
-               "number of ranks"}};
+               " reductions by a communication hook returned the sum of the ranks' gradients, "
+               "where DDP would return their mean. Divide by the number of ranks, unless each loss "
+               "was divided by it."}};
 }
 
 std::vector<Finding> MeanJudge::take_findings() {

@@ -262,15 +262,16 @@ class MetricTrue final : public Law {
   /// What is wrong with one rank's report of such a metric; nothing when it is true.
   static std::optional<Complaint> by_formula(const MetricReport& report, const Formula& whole) {
     if (!whole.once || whole.once->is(report.value)) return std::nullopt;
-    std::string message = "is " + exact(report.value) + " where one process has " +
+    std::string message = "is " + exact(report.value) + ", but one process gets " +
                           exact(whole.once->value) + " over " + std::to_string(whole.n) +
                           " samples";
     const auto own = value_of(report.formula, report.parts);
     if (own && own->is(report.value)) {
-      return Complaint{message + ": it is the rank's own share", Cause::kLocalMetricLogged};
+      return Complaint{message + ": it covers only the rank's own samples",
+                       Cause::kLocalMetricLogged};
     }
     if (whole.repeated && whole.repeated->is(report.value)) {
-      return Complaint{message + ": repeated samples count as often as they were drawn",
+      return Complaint{message + ": repeated samples were counted each time",
                        Cause::kPadDuplicatesEval};
     }
     const MetricValue mean{whole.of_own.value(), whole.bound};
@@ -290,14 +291,15 @@ class MetricTrue final : public Law {
   /// What is wrong with one rank's report, by its parts; nothing when it is true.
   static std::optional<Complaint> by_parts(const MetricReport& report, const Whole& whole) {
     if (whole.once.is(report.value)) return std::nullopt;
-    std::string message = "is " + exact(report.value) + " where one process has " +
+    std::string message = "is " + exact(report.value) + ", but one process gets " +
                           exact(whole.once.value()) + " over " + std::to_string(whole.once.n) +
                           " samples";
     if (own_mean(report).is(report.value)) {
-      return Complaint{message + ": it is the rank's own share", Cause::kLocalMetricLogged};
+      return Complaint{message + ": it covers only the rank's own samples",
+                       Cause::kLocalMetricLogged};
     }
     if (whole.repeated.is(report.value)) {
-      return Complaint{message + ": repeated samples count as often as they were drawn",
+      return Complaint{message + ": repeated samples were counted each time",
                        Cause::kPadDuplicatesEval};
     }
     if (whole.of_means.is(report.value) || whole.of_means_once.is(report.value)) {
@@ -310,13 +312,15 @@ class MetricTrue final : public Law {
   static std::optional<Complaint> by_counts(const MetricReport& report, const Whole& whole) {
     const auto n_different = static_cast<double>(whole.ids.size());
     if (report.denominator == n_different) return std::nullopt;
-    const std::string taken = "was taken over " + exact(report.denominator) + " samples of " +
-                              std::to_string(whole.ids.size());
+    const std::string taken = "was computed over " + exact(report.denominator) +
+                              " samples, but the ranks evaluated " +
+                              std::to_string(whole.ids.size()) + " different ones";
     if (report.denominator == static_cast<double>(report.ids.size())) {
-      return Complaint{taken + ": the rank's own share", Cause::kLocalMetricLogged};
+      return Complaint{taken + ": it covers only the rank's own samples",
+                       Cause::kLocalMetricLogged};
     }
     if (report.denominator == static_cast<double>(whole.n_drawn)) {
-      return Complaint{taken + " different ones: repeats count as often as they were drawn",
+      return Complaint{taken + ": repeated samples were counted each time",
                        Cause::kPadDuplicatesEval};
     }
     return std::nullopt;
@@ -369,12 +373,12 @@ class MetricTrue final : public Law {
     if (n_seen > n_to_evaluate_ && !looks_back) return std::nullopt;
     for (const MetricReport& report : reports) ranks.push_back(Rank{report.rank});
     if (looks_back) {
-      return Complaint{"was taken over the " + std::to_string(n_seen) +
-                           " samples that the ranks trained on last, while the split has " +
+      return Complaint{"was computed over the " + std::to_string(n_seen) +
+                           " samples that the ranks trained on last, but the split has " +
                            std::to_string(n_to_evaluate_),
                        Cause::kLastBatchEvaluated};
     }
-    return Complaint{"was taken over " + std::to_string(n_seen) + " of " +
+    return Complaint{"was computed over " + std::to_string(n_seen) + " of " +
                          std::to_string(n_to_evaluate_) + " samples: the sampler drops the rest",
                      Cause::kTailDroppedEval};
   }

@@ -40,18 +40,16 @@ constexpr std::int32_t kForNone = 2;        // What a place is about, as an alig
 std::optional<Complaint> clipped_for_none(const ClipEvent& clip) {
   if (clip.kind != ClipKind::kNorm || !std::isfinite(clip.limit)) return std::nullopt;
   if (clip.norm == 0.0) {
-    return Complaint{
-        "order",
-        "",
-        "gradients are clipped after they have been cleared and before the backward that "
-        "computes new ones: no step uses what was clipped",
-        Cause::kClipNotApplied};
+    return Complaint{"order",
+                     "",
+                     "gradients are clipped after they were cleared and before the next backward: "
+                     "clipping has no effect",
+                     Cause::kClipNotApplied};
   }
   if (clip.factor >= 1.0) return std::nullopt;
   return Complaint{"order",
                    "",
-                   "gradients are clipped after the step that has used them: no step uses what was "
-                   "clipped",
+                   "gradients are clipped after the step that used them: clipping has no effect",
                    Cause::kClipNotApplied};
 }
 
@@ -91,9 +89,9 @@ std::string message_of(ClipField field,
                        const Ballot& ballot,
                        const std::map<std::uint64_t, double>& limits) {
   if (field == ClipField::kCalls)
-    return "the ranks clip their gradients different numbers of times";
-  if (field == ClipField::kType) return "the ranks clip by norms of different orders";
-  if (field == ClipField::kNorm) return "the ranks take different norms of equal gradients";
+    return "the ranks clip their gradients a different number of times";
+  if (field == ClipField::kType) return "the ranks clip by norms of different types";
+  if (field == ClipField::kNorm) return "the ranks compute different norms from equal gradients";
   std::string text = "the ranks clip to different limits:";
   for (const auto& [value, numbers] : ballot.sides(static_cast<std::size_t>(field))) {
     std::vector<Rank> ranks;
@@ -238,7 +236,7 @@ class NormTrue final : public Law {
     finding.field = kField;
     finding.step = ballot.majority_opt();
     finding.message =
-        "each rank clipped its own gradients before the reduction averaged them, by other factors:";
+        "each rank clipped its gradients before the reduction averaged them, by different factors:";
     for (const auto& [value, numbers] : ballot.sides(0)) {
       std::vector<Rank> ranks;
       for (const std::int32_t number : numbers) ranks.push_back(Rank{number});

@@ -37,17 +37,17 @@ std::optional<Advice> Numberings::advice(const NameTable& names) const {
   for (const auto& [place, by_rank] : tables_) {
     const std::vector<Rank> ranks = apart(by_rank);
     if (ranks.empty() || ++n_found > kMostNamed) continue;
-    found += (found.empty() ? "" : "; ") + std::string(names.text(place.second)) + ", on " +
-             ranks_text(ranks) + " in another order than on rank " +
-             std::to_string(by_rank.begin()->first);
+    found += (found.empty() ? "" : "; ") + std::string(names.text(place.second)) + " (" +
+             ranks_text(ranks) + (ranks.size() == 1 ? " differs" : " differ") + " from rank " +
+             std::to_string(by_rank.begin()->first) + ")";
   }
   if (n_found == 0) return std::nullopt;
   if (n_found > kMostNamed) found += "; and " + std::to_string(n_found - kMostNamed) + " more";
-  return Advice{"A-numbered-apart",
-                "ranks number the same words in different orders: " + found +
-                    ". If samples, labels or tokens take their numbers from such a table, a number "
-                    "means another word on each rank: number words in an order that all ranks have "
-                    "in common, such as that of sorted()"};
+  return Advice{
+      "A-numbered-apart",
+      "the ranks number the same words in different orders: " + found +
+          ". If such a table assigns sample, label or token ids, an id means something different "
+          "on each rank. Build it in a deterministic order, such as that of sorted()."};
 }
 
 }  // namespace lockstep::laws

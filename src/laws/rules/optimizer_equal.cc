@@ -119,7 +119,7 @@ class OptimizerEqual final : public Law {
     if (!of_steps || parse_enum<StepField>(finding.field) != StepField::kStep) return;
     const std::string windows = forwards_.window_text(finding.attempt);
     if (windows.empty()) return;
-    finding.message += "; they accumulate over " + windows;
+    finding.message += "; the ranks accumulate differently: " + windows;
     finding.cause = Cause::kAccumulateDiffers;
   }
 

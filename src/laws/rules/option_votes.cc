@@ -105,7 +105,7 @@ void OptionVotes::report_groups(WrapperKey wrapper, const Groupings& ranks) {
     finding.step = ballot.majority_opt();
     finding.ranks = ballot.minority(0);
     finding.message =
-        "the ranks put the parameter into different groups of options: " +
+        "the ranks put the parameter into different parameter groups: " +
         sides_text(ballot, 0, [](std::uint64_t value) { return "group " + std::to_string(value); });
     finding.cause = Cause::kOptimizerOptionsDiffer;
     const AlignmentKey place{wrapper, 0, kGroupsMeeting, 0, 0};
@@ -132,8 +132,8 @@ void OptionVotes::judge(const AlignmentKey& alignment,
     finding.event = "options";
     finding.field = name;
     finding.step = ballot.majority_opt();
-    finding.message = "the ranks made their optimizers with different options: " + name + " is " +
-                      sides_text(ballot, word, [&](std::uint64_t value) {
+    finding.message = "the ranks created their optimizers with different options: " + name +
+                      " is " + sides_text(ballot, word, [&](std::uint64_t value) {
                         return word == 0 ? std::string(names.text(static_cast<NameId>(value)))
                                          : exact(std::bit_cast<double>(value));
                       });

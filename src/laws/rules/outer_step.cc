@@ -135,9 +135,7 @@ class OwnAverages {
     finding.weights = weights;
     finding.declared = Weights::uniform(weights.size(), 1.0, n).values();
     finding.message =
-        "the program averages parameters by itself, and what it leaves is not the mean of the "
-        "ranks': " +
-        found.message;
+        "the manually averaged parameter is not the mean over the ranks: " + found.message;
     finding.cause = Cause::kOuterStepDenominator;
     findings_.push_back(std::move(finding));
   }
@@ -243,7 +241,7 @@ class OuterStep final : public Law {
           event,
           "lr",
           "the outer step moves by " + exact(outer.lr) +
-              " times the mean of how far the ranks went: away from where they went, or not at all",
+              " times the ranks' mean update: against it, or not at all",
           Cause::kOuterStepReversed);
     }
     const double n = outer.n_ranks;
@@ -333,7 +331,8 @@ class OuterStep final : public Law {
       finding.field = "state";
       finding.ranks = std::move(ranks);
       finding.step = ballot.majority_opt();
-      finding.message = "differs after the outer step, which leaves the same on all its ranks";
+      finding.message =
+          "differs between the ranks after the outer step, which should make it equal";
       findings_.add(alignment, name, std::move(finding));
     }
   }

@@ -1,6 +1,7 @@
 #include "lockstep/laws/rules/detail/samples/padded_evaluations.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <string>
 
 #include "lockstep/base/call_site.h"
@@ -86,12 +87,15 @@ std::vector<Advice> PaddedEvaluations::advice(const NameTable& names) const {
     const EpochEvent& epoch = counted.epoch;
     advice.push_back(
         {"A-padding-counted",
-         "the sampler of '" + std::string(names.text(split)) + "' gives " +
-             std::to_string(epoch.n_replicas) + " ranks " + std::to_string(epoch.per_rank) +
-             " samples each of a set of " + std::to_string(epoch.dataset_size) + ": it repeats " +
-             std::to_string(n_repeated(epoch)) + " to make them even, and the sum at " +
-             (counted.site.known() ? counted.site.text() : "a place that is not known") +
-             " counts these twice, unless the program leaves them out of it"});
+         fmt::format("the sampler of '{}' repeats {} of its {} samples to give each of {} ranks "
+                     "{}, and the sum at {} counts the repeats. Drop them before the sum, unless "
+                     "the program already does.",
+                     names.text(split),
+                     n_repeated(epoch),
+                     epoch.dataset_size,
+                     epoch.n_replicas,
+                     epoch.per_rank,
+                     counted.site.known() ? counted.site.text() : "an unknown place")});
   }
   return advice;
 }

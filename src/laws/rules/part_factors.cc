@@ -23,7 +23,7 @@ Finding factors_differ(const Event& event, const std::map<std::int32_t, double>&
   finding.field = "factor";
   finding.step = event.at.opt;
   finding.cause = Cause::kClipOwnPart;
-  finding.message = "the ranks multiplied their parts of the same gradients by other factors:";
+  finding.message = "the ranks multiplied their shards of the same gradients by different factors:";
   for (const auto& [rank, factor] : factors) {
     finding.ranks.push_back(Rank{rank});
     if (finding.ranks.size() > kMostFactors) continue;

@@ -83,7 +83,7 @@ std::optional<Finding> PassTally::wrong_counts(bool is_random) const {
   if (extra > padding) {
     finding.field = "duplicates";
     finding.message = std::to_string(extra) +
-                      " samples were consumed more than once where padding allows " +
+                      " samples were consumed more than once, but padding allows " +
                       std::to_string(padding);
     explain_duplicates(finding, is_random);
     return finding;
@@ -98,8 +98,8 @@ std::optional<Finding> PassTally::wrong_counts(bool is_random) const {
   const auto n_readers = static_cast<std::int64_t>(by_rank.size());
   if (finding.cause == Cause::kNone && n_seen < expected && first.n_replicas > n_readers) {
     finding.cause = Cause::kWorldFromDevices;
-    finding.message += ": the sampler divides it among " + std::to_string(first.n_replicas) +
-                       " ranks, and there are " + std::to_string(n_readers);
+    finding.message += ": the sampler shards it over " + std::to_string(first.n_replicas) +
+                       " ranks, but there are " + std::to_string(n_readers);
   }
   return finding;
 }

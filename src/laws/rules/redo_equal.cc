@@ -155,16 +155,17 @@ class RedoEqual final : public Law {
     finding.event = "grad.redo";
     finding.tensor = names.text(place.tensor);
     finding.ranks = ranks;
-    finding.message = "the contribution of micro-step " + std::to_string(place.micro) +
-                      " has different bits from the first time";
+    finding.message =
+        "recomputing micro-step " + std::to_string(place.micro) + " gave different bits";
     const std::int32_t n_more = place.n_tensors - 1;
     if (n_more > 0) {
-      finding.message += ", as have those of " + std::to_string(n_more) + " more ";
+      finding.message += ", also in " + std::to_string(n_more) + " more ";
       finding.message += n_more == 1 ? "tensor" : "tensors";
     }
     // What computes differently each time does so on all ranks.
     if (ranks.size() > 1)
-      finding.message += "; the same on several ranks: an operation that adds in no fixed order";
+      finding.message +=
+          "; the same on several ranks, as with an operation that sums in no fixed order";
     finding.cause = ranks.size() == 1 ? Cause::kSdcBeforeReduce : Cause::kNone;
     return finding;
   }

@@ -82,7 +82,7 @@ class ReducedOnce final : public Law {
                "but the last would save the traffic"});
     }
     auto again = wrapped_again_.advice(
-        "A-wrapped-again", "The mean of equal means is the same mean: wrap the model once.", names);
+        "A-wrapped-again", "Averaging equal averages changes nothing: wrap the model once.", names);
     if (again) result.advice.push_back(std::move(*again));
     return result;
   }

@@ -113,7 +113,7 @@ std::vector<Finding> ReplacedBuffers::findings(const Wrappers& wrappers,
     finding.ranks = odd_ranks(wrapper, replaced, wrappers);
     finding.step = replaced.step;
     finding.cause = Cause::kBatchNormUneven;
-    finding.message = "batch norm has counted another number of training batches on " +
+    finding.message = "batch norm has counted a different number of training batches on " +
                       ranks_text(as_ranks(replaced.ranks)) + " than on rank 0, " +
                       places(replaced) +
                       ": the ranks ran it in training mode a different number of times";
@@ -128,22 +128,23 @@ std::vector<Advice> ReplacedBuffers::advice(const Wrappers& wrappers,
   for (const auto& [wrapper, replaced] : some_counters_) {
     if (counters_.contains(wrapper) || !ran_alike(wrapper, wrappers)) continue;
     advice.push_back({"A-batch-norm-uneven",
-                      "batch norm has counted another number of training batches on " +
+                      "batch norm has counted a different number of training batches on " +
                           ranks_text(as_ranks(replaced.ranks)) + " than on rank 0 (`" +
                           std::string(names.text(replaced.buffer)) + "`, step " +
                           std::to_string(replaced.step) + ", " + places(replaced) +
-                          "), whose statistics all ranks go on with"});
+                          "), and every rank continues with rank 0's statistics. Call model.eval() "
+                          "before every evaluation."});
   }
   for (const auto& [key, replaced] : values_) {
     const auto& [wrapper, buffer] = key;
     if (declared_.contains(key) || wrappers.ignored(wrapper, buffer, names)) continue;
     advice.push_back({"A-buffer-replaced",
-                      "`" + std::string(names.text(buffer)) + "`: rank 0's copy replaced what " +
-                          ranks_text(as_ranks(replaced.ranks)) + " had written, " +
-                          places(replaced) + ", the first in step " +
-                          std::to_string(replaced.step) +
-                          "; write the same values on all ranks, or leave the buffer out of the "
-                          "broadcast, unless rank 0's alone are meant"});
+                      "`" + std::string(names.text(buffer)) +
+                          "`: rank 0's copy overwrote the values of " +
+                          ranks_text(as_ranks(replaced.ranks)) + " " + places(replaced) +
+                          ", first in step " + std::to_string(replaced.step) +
+                          ". Write the same values on every rank or exclude the buffer from the "
+                          "broadcast, unless only rank 0's should count."});
   }
   return advice;
 }

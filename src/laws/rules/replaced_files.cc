@@ -1,6 +1,7 @@
 #include "lockstep/laws/rules/detail/checkpoints/replaced_files.h"
 
 #include <algorithm>
+#include <fmt/format.h>
 #include <utility>
 
 namespace lockstep::laws {
@@ -29,16 +30,16 @@ std::optional<Advice> ReplacedFiles::advice() const {
       const auto later = std::ranges::find_if(
           writers, [&](const auto& other) { return replaces(other, earlier); });
       if (later == writers.end()) continue;
-      std::string message = "rank ";
-      message += std::to_string(later->first);
-      message += " writes " + file.second;
-      message += " after step " + std::to_string(later->second.first);
-      message += ", which rank " + std::to_string(earlier.first);
-      message += " wrote after step " + std::to_string(earlier.second.last);
-      message +=
-          " with other contents: unless that is meant, what that rank kept there is lost; "
-          "have one rank write, or name files by what all ranks count alike";
-      return Advice{"A-written-over", std::move(message)};
+      return Advice{
+          "A-written-over",
+          fmt::format("rank {} overwrites {} after step {} with different contents: the version "
+                      "that rank {} wrote after step {} is lost. Write from one rank, or name "
+                      "files by a counter that all ranks share, unless this is intended.",
+                      later->first,
+                      file.second,
+                      later->second.first,
+                      earlier.first,
+                      earlier.second.last)};
     }
   }
   return std::nullopt;

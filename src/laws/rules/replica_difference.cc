@@ -35,7 +35,7 @@ void DifferenceExplainer::explain(ReplicaDifference& open) const {
     return;
   }
   if (is_new(open)) {
-    finding.message += "; the model has got this parameter since it was wrapped";
+    finding.message += "; the parameter was added after wrapping";
     finding.cause = Cause::kParamReplaced;
     return;
   }
@@ -59,13 +59,13 @@ bool DifferenceExplainer::explain_by_writer(ReplicaDifference& open) const {
     finding.event = name_of(StatePoint::kFound);
     finding.ranks = std::move(writers.ranks);
     if (!was_equal) {
-      finding.message += "; it already did before this forward";
+      finding.message += "; it already differed before this forward";
       return true;
     }
   } else if (!was_equal || finding.event == name_of(StatePoint::kStep)) {
     return false;
   }
-  finding.message += "; something has written to it since a step left it equal everywhere";
+  finding.message += "; it was equal on all ranks after a step, and has been written since";
   finding.cause = cause_of_write(wrapper);
   const auto read = known_.reads.find(wrapper, opt, known_.names);
   if (!read) return true;
@@ -97,7 +97,7 @@ void DifferenceExplainer::explain_by_evidence(ReplicaDifference& open) const {
   if (finding.cause != Cause::kParameterNudged) return;
   finding.message +=
       open.n_parted > 1 ? "; " + std::to_string(open.n_parted) + " tensors" : "; several ranks";
-  finding.message += " differ: more than a flipped bit changes, fewer than other arithmetic does";
+  finding.message += " differ: too many for a flipped bit, too few for different arithmetic";
 }
 
 // A wrapper reduces what a rank has none of as zeros; a loop that reduces by itself leaves it out, or sends
@@ -185,14 +185,15 @@ Cause DifferenceExplainer::cause_of_gradients(const StepEvidence& evidence,
   if (!evidence.wrapped_forward) return Cause::kBypassWrapper;
   if (!evidence.post.known()) {
     if (!evidence.is_local()) return Cause::kNone;
-    open.finding.message += "; no backward of the step reduced any";
+    open.finding.message += "; no backward of the step reduced gradients";
     return Cause::kLastMicroUnsynced;
   }
   // Members of one reduction are given one result.
   const bool one_of_many = open.finding.ranks.size() == 1 && wrap->n_ranks > 2;
   if (post_differs && known_.hooked.contains(wrapper)) {
     open.finding.message +=
-        "; they come from the program's communication hook, which must give all ranks one result";
+        "; they come from the program's communication hook, which must return the same result on "
+        "all ranks";
     return Cause::kNone;
   }
   if (post_differs) return one_of_many ? Cause::kSdcAfterReduce : Cause::kNone;
@@ -218,9 +219,9 @@ Cause DifferenceExplainer::cause_of_changes(const StepEvidence& evidence,
   // A program may clip by itself, which no event says.
   if (any_untouched && any_scaled) return Cause::kClipOneRank;
   if (any_scaled || any_other) {
-    open.finding.message += any_untouched
-                                ? "; some ranks changed the averaged gradients before the step"
-                                : "; the ranks changed the averaged gradients each in its own way";
+    open.finding.message +=
+        any_untouched ? "; some ranks changed the averaged gradients before the step"
+                      : "; each rank changed the averaged gradients differently before the step";
   }
   return Cause::kNone;
 }

@@ -112,9 +112,9 @@ std::string again_text(const std::string& restart,
                        const std::string& file,
                        const std::string& begins,
                        bool ignored) {
-  return restart + (ignored ? " does not read " : " reads ") + file + ", and begins " + begins +
-         (ignored ? ": these steps are done again. Does it look for another name?"
-                  : ": these epochs are done again, with the weights that came after them.");
+  return restart + (ignored ? " does not read " : " reads ") + file + ", and starts " + begins +
+         (ignored ? ": these steps are repeated. Does it look for a different file name?"
+                  : ": these epochs are repeated, with the weights that came after them.");
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ std::optional<Advice> Resumes::advice() const {
     return Advice{
         "A-steps-again",
         again_text("restart " + std::to_string(number),
-                   file->path + ", which has " + std::to_string(file->step) + " steps in it",
+                   file->path + ", which contains " + std::to_string(file->step) + " steps",
                    before_text(back),
                    ignored)};
   }

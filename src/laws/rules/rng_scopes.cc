@@ -105,8 +105,8 @@ class RngScopes final : public Law {
     finding.step = ballot.majority_opt();
     finding.ranks = ballot.minority(0);
     finding.cause = Cause::kRngNotShared;
-    finding.message = "the ranks are meant to share stream '" + key.stream +
-                      "', but draw from it in different states";
+    finding.message =
+        "the ranks should share stream '" + key.stream + "', but draw from it in different states";
     findings_.push_back(std::move(finding));
   }
 
@@ -148,15 +148,15 @@ class RngScopes final : public Law {
     // Ranks whose streams were distinct before they took them over from a checkpoint.
     if (!within_rank && again.attempt > 0) finding.cause = Cause::kRngRank0Restored;
     finding.message = "stream '" + name + "' should be private, but " + text_of(again.drawer) +
-                      " draws what " + text_of(first.drawer) + " drew";
+                      " repeats the draws of " + text_of(first.drawer);
     if (name == kInitialShards) explain_shards(first, again, finding);
     return finding;
   }
 
   static void explain_shards(const Draw& first, const Draw& again, Finding& finding) {
     finding.cause = Cause::kShardsAlike;
-    finding.message = "all parts that rank " + std::to_string(again.drawer.rank) +
-                      " has of a divided model begin with the values of rank " +
+    finding.message = "all shards that rank " + std::to_string(again.drawer.rank) +
+                      " has of the model begin with the same values as rank " +
                       std::to_string(first.drawer.rank) + "'s";
   }
 

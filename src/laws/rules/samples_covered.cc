@@ -215,7 +215,7 @@ class SamplesCovered final : public Law {
     Finding finding;
     finding.field = n_again > 0 ? "duplicates" : "missing";
     finding.cause = Cause::kElasticWorldChange;
-    finding.message = "continued in the middle of an epoch with a different number of ranks: " +
+    finding.message = "training continued mid-epoch with a different number of ranks: " +
                       std::to_string(n_again) + " samples were read again, " +
                       std::to_string(std::max<std::int64_t>(n_missing, 0)) + " never";
     return finding;

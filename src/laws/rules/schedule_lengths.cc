@@ -72,18 +72,16 @@ std::vector<Advice> ScheduleLengths::early() const {
     const std::int64_t off = std::abs(schedule.total - schedule.n_steps);
     const bool fits = off <= n_passes_ && schedule.n_steps > kSeveral * n_passes_;
     if (!by_step || schedule.stride < kSeveral || !fits) continue;
-    advice.push_back({"A-schedule-ends-early",
-                      fmt::format("the schedule of the learning rate is planned for {} steps, the "
-                                  "run made {}, and the schedule "
-                                  "moves {} times with each of them, so it ends after {}: step it "
-                                  "once with each step of the "
-                                  "optimizer, not with each micro-batch or for each rank, or plan "
-                                  "it for {} times as many",
-                                  schedule.total,
-                                  schedule.n_steps,
-                                  schedule.stride,
-                                  (schedule.total + schedule.stride - 1) / schedule.stride,
-                                  schedule.stride)});
+    advice.push_back(
+        {"A-schedule-ends-early",
+         fmt::format("the learning-rate schedule is planned for {} steps but advances {} times per "
+                     "optimizer step, so it ends after {} of the {} steps made. Step it once per "
+                     "optimizer step, or plan it for {} times as many steps.",
+                     schedule.total,
+                     schedule.stride,
+                     (schedule.total + schedule.stride - 1) / schedule.stride,
+                     schedule.n_steps,
+                     schedule.stride)});
   }
   return advice;
 }
@@ -100,13 +98,12 @@ std::vector<Advice> ScheduleLengths::advice(const Wrappers& wrappers, std::int32
     if (n_members < 2 || !by_step || schedule.n_steps <= n_passes || off > rounded) continue;
     advice.push_back(
         {"A-schedule-too-long",
-         fmt::format("the schedule of the learning rate is planned for {} steps, and the run made "
-                     "{}: with {} ranks, each makes one step where a single process makes {}, so "
-                     "it ends in the middle of its schedule",
+         fmt::format("the learning-rate schedule is planned for {} steps, as for a single process. "
+                     "With {} ranks the run made {} steps, so training stops mid-schedule. Divide "
+                     "the planned steps by the number of ranks.",
                      schedule.total,
-                     schedule.n_steps,
                      n_members,
-                     n_members)});
+                     schedule.n_steps)});
   }
   return advice;
 }

@@ -75,16 +75,14 @@ std::optional<Advice> SharedRows::shared(const Place& place,
   const auto n_ranks = std::ssize(forwards.by_rank);
   if (tally.n_early == 0 || tally.n_shared * kFew <= tally.n_read) return std::nullopt;
   if (chance_of(tally.n_shared, tally.n_passes, n_ranks) > kUnlikely) return std::nullopt;
-  return Advice{
-      "A-rows-shared",
-      std::to_string(tally.n_shared) + " of " + std::to_string(tally.n_read) +
-          " rows that ranks are given to train on (" + argument_of(place.argument, names) +
-          ") have been read by another rank, the first at step " +
-          std::to_string(by_rank.begin()->second.steps[tally.first]) +
-          ", before any rank has read one of its own again: the ranks do not divide one order of "
-          "the data among themselves. Draw that order from a seed that all ranks have, and let "
-          "each "
-          "take its part by its rank in the world; unless samples are shared on purpose"};
+  return Advice{"A-rows-shared",
+                std::to_string(tally.n_shared) + " of " + std::to_string(tally.n_read) +
+                    " rows that the ranks train on (" + argument_of(place.argument, names) +
+                    ") were already read by another rank, first at step " +
+                    std::to_string(by_rank.begin()->second.steps[tally.first]) +
+                    " and before any rank reread its own: the ranks train on overlapping samples. "
+                    "Shuffle with the same seed on every rank and shard by global rank, unless the "
+                    "overlap is intended."};
 }
 
 bool SharedRows::is_news(const RowList& own, std::size_t n) {
@@ -114,13 +112,12 @@ std::optional<Advice> SharedRows::twins(const Place& place,
     }
     if (twins.size() == 1 || !is_news(*first, forwards.n)) continue;
     if (twins.size() == forwards.by_rank.size()) return std::nullopt;
-    return Advice{
-        "A-rows-shared",
-        ranks_text(twins) + " are given the same rows to train on (" +
-            argument_of(place.argument, names) + ") in each of " + std::to_string(forwards.n) +
-            " forwards, and other ranks are given others: let each rank take its part of the data "
-            "by its rank in the world, and not within its node; unless they are to train on the "
-            "same rows"};
+    return Advice{"A-rows-shared",
+                  ranks_text(twins) + " train on the same rows (" +
+                      argument_of(place.argument, names) + ") in each of " +
+                      std::to_string(forwards.n) +
+                      " forwards, and other ranks on different rows. Shard the data by global "
+                      "rank, not by local rank, unless this is intended."};
   }
   return std::nullopt;
 }
@@ -140,12 +137,12 @@ bool SharedRows::has_source(std::int32_t attempt, const NameTable& names) const 
 }
 
 Advice SharedRows::same_inputs(const Place& place, const NameTable& names) {
-  return {
-      "A-same-inputs",
-      argument_of(place.argument, names) + " of wrapper " + std::to_string(place.wrapper.wrapper) +
-          ": all ranks have the same rows, each time others, and ranks differ in what else they "
-          "are given. If it is noise, seed its generator by the rank; unless all ranks are to "
-          "train on the same rows"};
+  return {"A-same-inputs",
+          argument_of(place.argument, names) + " of wrapper " +
+              std::to_string(place.wrapper.wrapper) +
+              ": every rank receives the same values here, new ones in each forward, while their "
+              "other inputs differ. If this is random noise, seed its generator with the rank, "
+              "unless equal values are intended."};
 }
 
 std::optional<Advice> SharedRows::rows_shared(const Wrappers& wrappers,

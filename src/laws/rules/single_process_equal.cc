@@ -202,7 +202,7 @@ class SingleProcessEqual final : public Law {
 
   static void explain_dropped(Finding& finding) {
     finding.message = "the result of the differentiable " + finding.field +
-                      " was dropped unread, and what it was given keeps this rank's own values";
+                      " was discarded unread, and its input still holds this rank's own values";
     finding.cause = Cause::kCollectiveResultDropped;
   }
 
@@ -210,15 +210,13 @@ class SingleProcessEqual final : public Law {
                                  bool gathers,
                                  bool factor,
                                  Finding& finding) {
-    finding.message = "the loss contains what " + finding.field +
-                      " returned, and its backward makes no call: the gradients that the other "
-                      "ranks have for this rank's values are lost";
+    finding.message = "the loss depends on the result of " + finding.field +
+                      ", but its backward does not communicate: the other ranks' gradients for "
+                      "this rank's values are lost";
     finding.cause = gathers ? Cause::kGatherOwnShare : Cause::kCollectiveOutsideAutograd;
     if (!factor) return;
-    finding.message +=
-        "; all ranks have the same gradient, so theirs is too small by the number "
-        "of ranks, " +
-        std::to_string(exchange.n_ranks);
+    finding.message += "; all ranks have the same gradient, so it is too small by a factor of " +
+                       std::to_string(exchange.n_ranks) + ", the number of ranks";
   }
 
   Wrappers wrappers_;

@@ -1,4 +1,5 @@
 // trained-set: what is trainable is what is reduced is what is optimised, and nothing is left over.
+#include <fmt/format.h>
 #include <map>
 #include <optional>
 #include <set>
@@ -37,16 +38,24 @@ bool trains(const Event& event) {
          std::holds_alternative<StepEvent>(event.body);
 }
 
+std::string counted_parameters(std::size_t n) {
+  return std::to_string(n) + (n == 1 ? " parameter" : " parameters");
+}
+
 std::string unwrapped_text(bool by_hand,
                            std::span<const NameId> parameters,
                            const NameTable& names) {
-  return std::string(by_hand
-                         ? "parameters whose gradients are left out of the program's reduction ("
-                         : "parameters that no wrapper has (") +
-         std::to_string(parameters.size()) + ", the first of them `" +
-         std::string(names.text(parameters.front())) +
-         "`) are trained by each rank's own gradients: " + (by_hand ? "reduce" : "wrap") +
-         " them with the rest, unless each rank is to have its own";
+  const bool is_one = parameters.size() == 1;
+  return fmt::format(
+      "{} {} (first: `{}`) {} trained by each rank's own gradients. {} {} with the rest, unless {} "
+      "should differ between ranks.",
+      counted_parameters(parameters.size()),
+      by_hand ? "outside the manual reduction" : "outside every wrapper",
+      names.text(parameters.front()),
+      is_one ? "is" : "are",
+      by_hand ? "Reduce" : "Wrap",
+      is_one ? "it" : "them",
+      is_one ? "it" : "they");
 }
 
 /// Takes away what a loop reduces by itself: its first step is one of no wrapper all the same.
@@ -260,10 +269,10 @@ class TrainedSet final : public Law {
       finding.tensor = names.text(key.second);
       finding.field = "reduced";
       const bool frozen = was_frozen(wrappers_.find(key.first), key.second, names);
-      finding.message = frozen ? "the parameter was frozen when it was wrapped and is trained now: "
-                                 "its gradient is in no reduction"
-                               : "the model has got this parameter since it was wrapped: its "
-                                 "gradient is in no reduction";
+      finding.message =
+          frozen ? "the parameter was frozen at wrapping and is trained now: its gradient is never "
+                   "reduced"
+                 : "the parameter was added after wrapping: its gradient is never reduced";
       report(key.first,
              entry.broken,
              frozen ? Cause::kUnfreezeAfterWrap : Cause::kParamReplaced,
@@ -297,9 +306,8 @@ class TrainedSet final : public Law {
       finding.tensor = names.text(entry.tensor);
       finding.field = "reduced";
       finding.message =
-          "from here on the wrapper's parameters get no gradients, and the optimizer trains as "
-          "many "
-          "others, which no wrapper reduces";
+          "from here on the wrapped parameters get no gradients: the optimizer trains the same "
+          "number of other parameters, which no wrapper reduces";
       report(wrapper, entry.broken, Cause::kParamReplaced, std::move(finding));
     }
   }
@@ -337,8 +345,8 @@ class TrainedSet final : public Law {
       finding.tensor = names.text(entry.tensor);
       finding.field = "reduced";
       finding.message =
-          "it never gets a gradient and is in no optimizer, and the step trains as many parameters "
-          "that no wrapper reduces, by each rank's own gradients";
+          "it never gets a gradient and is in no optimizer; the step trains the same number of "
+          "unwrapped parameters with each rank's own gradients";
       report(wrapper, entry.broken, Cause::kParamReplaced, std::move(finding));
     }
   }
@@ -406,20 +414,23 @@ class TrainedSet final : public Law {
         n_tensors[key] = left.size();
       } else if (place.rank == 0) {
         advice_.push_back({"A-not-optimised",
-                           std::to_string(left.size()) + " parameters, the first of them `" +
-                               std::string(names.text(left.front())) +
-                               "`, get gradients and are in no optimizer: give them to one, or "
-                               "freeze them (requires_grad = false) to save the work"});
+                           fmt::format("{} (first: `{}`) with gradients {} in no optimizer. Add "
+                                       "them to one, or freeze them (requires_grad = false).",
+                                       counted_parameters(left.size()),
+                                       names.text(left.front()),
+                                       left.size() == 1 ? "is" : "are")});
       }
     }
     for (const auto& [key, broken] : stale) {
       Finding finding;
       finding.tensor = names.text(key.second);
       finding.field = "optimised";
-      finding.message =
-          "parameters of the optimizer never had a gradient, and parameters of the wrapper that "
-          "have one (" +
-          std::to_string(n_tensors[key]) + ") are in no optimizer";
+      const std::size_t n = n_tensors[key];
+      finding.message = fmt::format(
+          "the optimizer holds parameters that never get a gradient, and {} wrapped {} in no "
+          "optimizer",
+          n,
+          n == 1 ? "parameter that gets one is" : "parameters that get one are");
       report(key.first, broken, Cause::kOptimizerStale, std::move(finding));
     }
   }
@@ -458,7 +469,8 @@ class TrainedSet final : public Law {
       Finding finding;
       finding.field = "used";
       finding.message =
-          "gradients were cleared between the backward pass and the step: no step had any to use";
+          "gradients were cleared between the backward pass and the step: no step had gradients to "
+          "use";
       report(wrapper, broken, Cause::kClearedBeforeStep, std::move(finding));
     }
   }

@@ -100,9 +100,9 @@ std::vector<Finding> UndoneUpdates::findings(const NameTable& names) const {
     finding.cause = Cause::kUpdateOverwritten;
     finding.tensor = names.text(place.second);
     finding.field = "optimised";
-    finding.message = "this rank alone steps the parameter, and each of its " +
+    finding.message = "only this rank steps the parameter, and each of its " +
                       std::to_string(update.n_undone) +
-                      " steps that were looked at was overwritten with the value from before it";
+                      " recorded steps was overwritten with the value from before it";
     if (broadcast_at_.known())
       finding.message += ", as by a broadcast from another rank at " + broadcast_at_.text();
   }

@@ -50,11 +50,10 @@ std::vector<Advice> UnevenMeans::advice() const {
     advice.push_back(
         {"A-uneven-means",
          fmt::format(
-             "in {} of {} backward passes the ranks' losses are means over different numbers of "
-             "terms (in the first {:g} on rank {} and {:g} on rank {}), and their gradients are "
-             "averaged with equal weights: a term counts up to {:.3g} times as much on one rank as "
-             "on another. That is right if ranks are to count alike; a mean over all terms divides "
-             "each rank's sum by the terms of all ranks and multiplies it by the number of ranks",
+             "in {} of {} backward passes the ranks' mean losses have different numbers of terms "
+             "(first: {:g} on rank {}, {:g} on rank {}) but equal weights. A term counts up to "
+             "{:.3g} times as much on one rank as on another. For a mean over all terms, use "
+             "loss.sum() * world_size / total_terms, unless ranks should count equally.",
              all.n_uneven,
              all.n,
              all.first.fewest,

@@ -32,10 +32,10 @@ Finding UnreducedTensor::finding(const UnreducedKey& key,
   finding.message = "the step used a local gradient that was never reduced";
   if (by_hand) {
     finding.message =
-        "the ranks' steps did not use the same gradient: what the program reduces by itself has "
-        "not left it alike on all of them";
+        "the ranks stepped with different gradients: the program's manual reduction did not make "
+        "them equal";
   } else if (evidence.cause == Cause::kBypassWrapper) {
-    finding.message += ": the forward went to the inner module, so nothing armed the reduction";
+    finding.message += ": the forward bypassed the wrapper, so the reduction was never armed";
   } else if (evidence.cause == Cause::kLastMicroUnsynced) {
     finding.message = "the step used a contribution that came after the last reduction";
   } else if (evidence.cause == Cause::kUnusedBucketUnfired) {

@@ -143,23 +143,20 @@ Advice UnwrappedBackwards::unchecked(const Attempt& attempt) {
   const std::string computing =
       ranks_text(std::vector<Rank>(attempt.compute.begin(), attempt.compute.end()));
   if (all_have(attempt, &Elements::n_in_parts)) {
-    return {
-        "A-shared-out",
-        computing +
-            " sum gradients in parts (reduce-scatter), as models do that are shared out "
-            "among the ranks: calls, losses, what a sampler divides and, where fully_shard divides "
-            "the model among all ranks, options of optimizers, dropout, initial values and factors "
-            "of clipping were checked; the rest of gradients and parameters, of which each rank "
-            "has "
-            "a part, was not",
-        AdviceSubject::kChecks};
+    return {"A-shared-out",
+            computing +
+                " reduce-scatter gradients, as FSDP does. Checked: collectives, losses, sharded "
+                "samplers and, where fully_shard shards the model over all ranks, optimizer "
+                "options, dropout, initial values and clipping factors. Not checked: other "
+                "gradients and parameters.",
+            AdviceSubject::kChecks};
   }
   if (all_have(attempt, &Elements::n_in_groups)) {
     return {"A-shared-out",
             computing +
-                " compute gradients and add up within groups of some of the ranks, as programs do "
-                "that share out a model, or average in stages: calls, losses and what a sampler "
-                "divides were checked; what is averaged within a group was not",
+                " compute gradients and reduce within subgroups, as model parallelism and staged "
+                "averaging do. Checked: collectives, losses and sharded samplers. Not checked: "
+                "averages within a group.",
             AdviceSubject::kChecks};
   }
   if (adds_up_tensors(attempt)) {
@@ -172,10 +169,9 @@ Advice UnwrappedBackwards::unchecked(const Attempt& attempt) {
   }
   return {"A-nothing-wrapped",
           computing +
-              " compute gradients, and nothing was seen to reduce them: no model is "
-              "wrapped, and no loop was recognised that does it by itself. Wrap the "
-              "model, unless each rank trains one of its own or the ranks share one in "
-              "another way; most laws check only what is wrapped",
+              " compute gradients that nothing was seen to reduce: no model is wrapped, and no "
+              "manual reduction was recognised. Wrap the model, unless each rank trains its own or "
+              "the model is sharded in another way. Most laws check only wrapped models.",
           AdviceSubject::kChecks};
 }
 
@@ -183,8 +179,8 @@ Advice UnwrappedBackwards::same_losses(const Attempt& attempt) {
   return {"A-same-losses",
           ranks_text(std::vector<Rank>(attempt.compute.begin(), attempt.compute.end())) +
               " started " + std::to_string(kEnoughLosses) +
-              " backward passes from equal losses: they train on the same samples. "
-              "Give the loader a DistributedSampler"};
+              " backward passes from equal losses: they train on the same samples. Give the loader "
+              "a DistributedSampler."};
 }
 
 std::vector<Advice> UnwrappedBackwards::advice() const {
@@ -197,12 +193,14 @@ std::vector<Advice> UnwrappedBackwards::advice() const {
     const std::vector<Rank> idle = without_steps(attempt);
     if (idle.empty()) continue;
     const std::vector<Rank> steppers(attempt.loops.begin(), attempt.loops.end());
-    found.push_back({"A-never-steps",
-                     ranks_text(idle) +
-                         " computed gradients and took part in the reductions that " +
-                         ranks_text(steppers) +
-                         " stepped with, but no step of theirs was seen that used the result, and "
-                         "hardly anything was sent to them since: their model falls behind"});
+    const bool is_one = idle.size() == 1;
+    found.push_back(
+        {"A-never-steps",
+         ranks_text(idle) + " computed gradients and took part in the reductions of " +
+             ranks_text(steppers) + ", but " + (is_one ? "was" : "were") +
+             " not seen to step with the result, and received almost nothing since: " +
+             (is_one ? "its" : "their") +
+             " copy of the model goes stale. Step on every rank, or broadcast the model."});
     break;
   }
   return found;

@@ -19,13 +19,15 @@ std::string last_seen(const RankLife& life) {
   if (!life.last_kind) return "";
   // Recorders that know calls alone do not know steps.
   if (life.last_opt < 0) return ", its last call was " + call_text(life.last_call);
-  return ", last seen at " + std::string(name_of(*life.last_kind)) + " in step " +
-         std::to_string(life.last_opt);
+  const std::string event = *life.last_kind == EventKind::kStep
+                                ? std::string("optimizer.step")
+                                : std::string(name_of(*life.last_kind));
+  return ", last event: " + event + " of step " + std::to_string(life.last_opt);
 }
 
 constexpr std::size_t kMostListed = 3;
 constexpr const char* kEvaluatesAlone =
-    "; rank 0 evaluates through the wrapper there, and the others do not";
+    "; rank 0 evaluates through the wrapper here, and the other ranks do not";
 
 bool alike(const Signature& a, const Signature& b) {
   return a.op == b.op && a.reduce == b.reduce && a.dtype == b.dtype && a.count == b.count &&
@@ -53,8 +55,8 @@ Finding WaitExplainer::waiting_in(const Channel& channel, std::int64_t seq) cons
   LOCKSTEP_CHECK(call != nullptr, "a rank waits in this call");
   finding.site = call->signature.site.text();
   if (call->opt >= 0) finding.step = call->opt;
-  finding.message = (gave_up ? "waited until the deadline in " : "blocked forever in ") +
-                    call_text(call->signature);
+  finding.message =
+      (gave_up ? "timed out in " : "blocked forever in ") + call_text(call->signature);
   const std::string others =
       finding.missing.empty() ? other_calls(channel, *call) : absences(finding.missing);
   finding.message += ": " + others;
@@ -62,7 +64,7 @@ Finding WaitExplainer::waiting_in(const Channel& channel, std::int64_t seq) cons
     finding.message += "; " + dropped;
   }
   if (const std::string windows = forwards_->window_text(end_->attempt()); !windows.empty()) {
-    finding.message += "; they accumulate over " + windows;
+    finding.message += "; the ranks accumulate differently: " + windows;
   }
   finding.cause = cause(finding, channel);
   if (finding.cause == Cause::kRank0OnlyCollective) finding.message += kEvaluatesAlone;
@@ -75,10 +77,10 @@ std::string WaitExplainer::other_calls(const Channel& channel, const OpenCall& c
     const OpenCall* const own = life.find(channel, call.seq);
     if (own == nullptr || alike(own->signature, call.signature)) continue;
     others.push_back("rank " + std::to_string(rank) + " is in " + call_text(own->signature) +
-                     " there");
+                     " instead");
     if (others.size() == kMostListed) break;
   }
-  return others.empty() ? "all members posted it, and it never completed" : join(others, "; ");
+  return others.empty() ? "all members posted it, but it never completed" : join(others, "; ");
 }
 
 std::string WaitExplainer::absences(std::span<const Rank> missing) const {
@@ -242,7 +244,8 @@ Finding WaitExplainer::bad_end(EndOutcome outcome, const std::vector<Rank>& rank
   finding.event = "end";
   finding.attempt = end_->attempt();
   finding.ranks = ranks;
-  finding.message = stuck ? "never exited" : "did not end like the others: " + absence(ranks[0]);
+  finding.message =
+      stuck ? "never exited" : "did not end like the other ranks: " + absence(ranks[0]);
   finding.cause = stuck ? Cause::kNone : Cause::kRankCrash;
   const auto known = end_->lives().find(to_int(ranks[0]));
   if (known != end_->lives().end() && known->second.last_opt >= 0) {

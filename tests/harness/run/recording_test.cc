@@ -300,7 +300,7 @@ TEST(RecordingTest, AFrozenParameterIsLookedAtAfterEachStep) {
 
   ASSERT_EQ(verdict_of(frozen, "replicas-equal"), Verdict::kBroken) << frozen;
   const std::string text = render_text(frozen.report, TextOptions{});
-  EXPECT_NE(text.find("step 1, as its forward begins: `bias` on rank 1"), std::string::npos)
+  EXPECT_NE(text.find("step 1, at the start of the forward: `bias` on rank 1"), std::string::npos)
       << text;
   EXPECT_NE(text.find("parameter-nudged"), std::string::npos) << text;
 }

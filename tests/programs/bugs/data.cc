@@ -256,7 +256,7 @@ std::vector<Bug> data_bugs() {
       {.id = "padding-counted",
        .ranks = 4,
        .program = padding_counted,
-       .expected = {.law = "A-padding-counted", .says = "it repeats 2 to make them even"}},
+       .expected = {.law = "A-padding-counted", .says = "repeats 2 of its"}},
       {.id = "rng-shared-skewed",
        .program = rng_shared_skewed,
        .expected = {.law = "rng-scopes", .cause = "rng-not-shared", .ranks = {1}, .step = 2},

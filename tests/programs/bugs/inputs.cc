@@ -161,11 +161,11 @@ std::vector<Bug> input_bugs() {
   return {
       {.id = "order-of-its-own",
        .program = order_of_its_own,
-       .expected = {.law = "A-rows-shared", .says = "have been read by another rank"}},
+       .expected = {.law = "A-rows-shared", .says = "were already read by another rank"}},
       {.id = "place-in-the-node",
        .ranks = 4,
        .program = place_in_the_node,
-       .expected = {.law = "A-rows-shared", .says = "ranks 0, 2 are given the same rows"}},
+       .expected = {.law = "A-rows-shared", .says = "ranks 0, 2 train on the same rows"}},
       {.id = "noise-of-one-seed",
        .program = noise_of_one_seed,
        .expected = {.law = "A-same-inputs", .says = "the targets of the loss of wrapper 0"}},

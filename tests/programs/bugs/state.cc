@@ -363,7 +363,7 @@ std::vector<Bug> state_bugs() {
        .program = buffer_overwritten_by_0,
        // Without a word the values of rank 0 alone may be meant.
        .expected = {.law = "A-buffer-replaced",
-                    .says = "`queue`: rank 0's copy replaced what rank 1 had written"},
+                    .says = "`queue`: rank 0's copy overwrote the values of rank 1"},
        .has_annotated_form = true,
        .when_annotated = {.law = "buffers-policy",
                           .cause = "buffer-overwritten-by-0",

@@ -63,7 +63,7 @@ class UnevenReads {
       const std::vector<Rank> others = file->others();
       if (others.empty()) continue;
       const Rank first{file->read.begin()->first};
-      return Difference{ranks_text(others) + " read other bytes from " + path + " than " +
+      return Difference{ranks_text(others) + " read different bytes from " + path + " than " +
                             ranks_text({first}) + file->describe_writers(),
                         !file->writers.empty()};
     }
@@ -90,8 +90,7 @@ class UnevenReads {
       if (writers.empty()) return {};
       std::vector<Rank> ranks;
       for (const std::int32_t rank : writers) ranks.push_back(Rank{rank});
-      return ", while " + ranks_text(ranks) +
-             " wrote it: nothing made readers wait for the writing";
+      return ", while " + ranks_text(ranks) + " wrote it: the readers did not wait for the write";
     }
   };
 

@@ -60,9 +60,8 @@ class MicroWindows {
     }
     if (n_carried_ > 0 && longest_mixed_ > longest_) {
       return counted(n_carried_) +
-             " at the end of an epoch leaked into the next one's first step, "
-             "which has " +
-             std::to_string(longest_mixed_) + " of them where others have " +
+             " at the end of an epoch leaked into the next epoch's first step, which has " +
+             std::to_string(longest_mixed_) + " contributions where other steps have " +
              std::to_string(longest_);
     }
     return "";
