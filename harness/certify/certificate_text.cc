@@ -236,7 +236,7 @@ std::string refusal(const Certificate& certificate) {
   const std::string what =
       window.stepped ? time_of(window) + " does not use the gradient that one process would use"
                      : "micro-steps " + time_of(window) +
-                           " are in no gradient that a step uses, and one process would use them";
+                           " enter no gradient that a step uses, but one process would use them";
   std::string text = "Not certified: " + what + " (" + certificate.objective.text() + ").\n";
   const std::string line = factor_line(certificate, fault);
   if (!line.empty()) text += "  " + line + "\n";
@@ -290,7 +290,7 @@ std::string render_text(const Certificate& certificate) {
   }
   text += "\n" + summary(certificate);
   if (!certificate.set_aside.empty()) {
-    text += "set aside, because the probe has no use for it: " + join(certificate.set_aside) + "\n";
+    text += "ignored by the probe: " + join(certificate.set_aside) + "\n";
   }
   return text;
 }

@@ -52,7 +52,7 @@ std::shared_ptr<MemoryTrace> run_loop(const CertifyOptions& options,
 }  // namespace
 
 Certificate certify(const CertifyOptions& options, const Loop& loop) {
-  if (options.ranks < 1) throw std::invalid_argument("certify: there must be one rank or more");
+  if (options.ranks < 1) throw std::invalid_argument("certify: there must be at least one rank");
   const bool by_rank = options.objective.kind == ObjectiveKind::kRankWeights;
   const auto n_ranks = static_cast<std::size_t>(options.ranks);
   if (by_rank && options.objective.by_rank.size() != n_ranks) {
@@ -66,7 +66,8 @@ Certificate certify(const CertifyOptions& options, const Loop& loop) {
   const TokensByRank planned = tokens;
   const auto trace = run_loop(options, loop, plan, tokens);
   if (tokens != planned) {
-    throw std::runtime_error("certify: the loop takes other samples when it is called again");
+    throw std::runtime_error(
+        "certify: the loop consumed different samples in a second run: it must be deterministic");
   }
   ProbedRun run;
   run.ranks = windows_of(*trace, options.ranks);

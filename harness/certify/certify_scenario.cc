@@ -15,8 +15,7 @@ constexpr const char* kProbeTensor = "weight";  ///< The name of the probe's par
 /// Why this scenario has no certificate; empty where it has one.
 std::string obstacle(const Scenario& scenario) {
   if (scenario.jobs.empty()) {
-    return "its ranks make calls of their own (`program`), so there is no loss whose average could "
-           "be certified; certify takes a scenario with a job";
+    return "it is a raw `program` without a loss to certify; certify takes a scenario with a job";
   }
   if (scenario.session.agent) {
     return "its ranks are restarted, and certify follows one attempt; set world.max_restarts=0";
@@ -24,8 +23,8 @@ std::string obstacle(const Scenario& scenario) {
   for (const auto& job : scenario.jobs) {
     const HookSpec& hook = job->ddp.hook;
     if (job->optimizer.averager || hook.kind == HookKind::kPostLocalSgd) {
-      return "its ranks average parameters, not gradients, so no step has the objective's gradient "
-             "by itself; certify it without the averager";
+      return "its ranks average parameters, not gradients, so no single step has the objective's "
+             "gradient; certify it without the averager";
     }
     if (hook.kind == HookKind::kNoop || hook.loses()) {
       return "the communication hook '" + std::string(name_of(hook.kind)) +

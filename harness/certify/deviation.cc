@@ -212,11 +212,11 @@ constexpr std::array<DeviationInfo, 22> kInfos = {{
     {"none", "The weights are the objective's.", ""},
     {"ranks-differ",
      "The ranks step with different gradients.",
-     "Average all gradients over the ranks before each step, those of the last micro-step too."},
+     "Average all gradients over the ranks before each step, including those of the last "
+     "micro-step."},
     {"never-used",
-     "Micro-steps are computed, and no step uses their gradients.",
-     "Step after the last, shorter window of an epoch too, or leave its batches out of the "
-     "loader."},
+     "Micro-steps are computed, but no step uses their gradients.",
+     "Step after the last, shorter window of an epoch too, or drop its batches in the loader."},
     {"left-over",
      "Samples of an earlier window are still in the gradient.",
      "Clear the gradients after each step, before the next window's first backward."},
@@ -224,63 +224,66 @@ constexpr std::array<DeviationInfo, 22> kInfos = {{
      "Samples of the window are not in the gradient.",
      "Accumulate every micro-step's gradient, and reduce after the last one."},
     {"short-window",
-     "Every window is divided by the number of micro-steps of a full one; this one has fewer.",
-     "Divide by the micro-steps (samples, tokens) that the window has."},
+     "Every window is divided by the number of micro-steps of a full window, but this one has "
+     "fewer.",
+     "Divide by the number of micro-steps (samples, tokens) in the window."},
     {"idle-ranks",
-     "The sum over the ranks is divided by all of them, also by those without samples here.",
-     "Divide by the ranks that still have inputs: a join context with "
+     "The sum over the ranks is divided by the number of all ranks, including those without "
+     "samples here.",
+     "Divide by the number of ranks that still have inputs: use a join context with "
      "divide_by_initial_world_size off."},
     {"ranks-added",
-     "The ranks' gradients are added, or multiplied by their number after the mean.",
-     "Divide by the number of ranks once: DDP's mean does, an all-reduce that adds does not."},
+     "The ranks' gradients are summed instead of averaged, or multiplied by the number of ranks "
+     "after averaging.",
+     "Divide by the number of ranks once: DDP does, an all-reduce with SUM does not."},
     {"ranks-divided",
-     "The ranks' mean is divided by their number once more.",
+     "The mean over the ranks is divided by the number of ranks once more.",
      "Multiply the loss by the number of ranks, or do not divide what DDP averages."},
     {"micro-steps-added",
-     "The micro-steps' gradients are added, and nothing divides by their number.",
+     "The micro-steps' gradients are summed, and nothing divides by their number.",
      "Divide each loss by the window's number of micro-steps (samples, tokens)."},
     {"micro-steps-divided",
      "The window is divided by its number of micro-steps once more.",
      "Divide by the number of micro-steps in one place only."},
     {"added",
-     "Something is added that should be averaged: the ranks, or the micro-steps; there are as many "
-     "of either.",
+     "A sum was used where a mean was expected, over ranks or over micro-steps (both counts are "
+     "equal, so the factor does not say which).",
      "Divide each loss by the window's micro-steps, and let DDP divide by the ranks."},
     {"divided",
-     "Something is divided twice: by the ranks, or by the micro-steps; there are as many of "
-     "either.",
+     "A division was made twice, by the ranks or by the micro-steps (both counts are equal, so the "
+     "factor does not say which).",
      "Divide by each of them in one place only."},
     {"loss-summed",
-     "The loss is a sum, and nothing divides by how many samples or tokens there are.",
+     "The loss is a sum, and nothing divides by the number of samples or tokens.",
      "Divide by the number over all ranks and micro-steps of the window."},
-    {"scaled", "Every weight is off by the same factor.", "Look for a factor that has this value."},
+    {"scaled", "Every weight is off by the same factor.", "Look for a factor of this value."},
     {"mean-of-ranks",
-     "Every rank's mean counts the same, however much it averages over.",
-     "Sum each rank's loss, divide by the number over all ranks, multiply by the ranks that DDP "
-     "divides by."},
+     "Every rank's mean has the same weight, however many samples or tokens it covers.",
+     "Compute loss.sum() * world_size / total_count, with total_count over all ranks."},
     {"mean-of-micro-steps",
-     "Every micro-step's mean counts the same, however much it averages over.",
-     "Sum each micro-step's loss, and divide by the number over the whole window."},
+     "Every micro-step's mean has the same weight, however many samples or tokens it covers.",
+     "Sum each micro-step's loss, and divide by the count over the whole window."},
     {"mean-of-batches",
-     "The mean of every rank's micro-step counts the same, however much it averages over.",
-     "Sum each loss, divide by the number over all ranks and micro-steps of the window, multiply "
-     "by "
-     "the ranks that DDP divides by."},
+     "The mean of every rank's micro-step has the same weight, however many samples or tokens it "
+     "covers.",
+     "Compute loss.sum() * world_size / total_count, with total_count over all ranks and "
+     "micro-steps of the window."},
     {"counts-samples",
-     "Every sample counts the same, however many tokens it has.",
-     "Weigh each sample by its tokens, or certify the objective sample-mean."},
+     "Every sample has the same weight, however many tokens it has.",
+     "Weight each sample by its tokens, or certify the objective sample-mean."},
     {"counts-tokens",
-     "Every sample counts as much as it has tokens.",
+     "Every sample is weighted by its number of tokens.",
      "Average over the tokens of a sample first, or certify the objective token-mean."},
     {"grows-per-micro-step",
-     "What has been accumulated is multiplied again in each micro-step.",
-     "Reduce once, after the window's last backward; before, accumulate under no_sync."},
-    {"uneven", "Weights differ among samples in no way that has a name.", "See the table."},
+     "The accumulated gradient is multiplied again in each micro-step.",
+     "Reduce once, after the window's last backward, and accumulate under no_sync before it."},
+    {"uneven", "Weights differ between samples in a way that has no name.", "See the table."},
 }};
 
 constexpr DeviationInfo kNotAFractionInfo = {
     "not-a-fraction",
-    "A weight is not a fraction of small numbers: something rounds by more than 64-bit floats do.",
+    "A weight is not a fraction of small numbers: something rounds more coarsely than 64-bit "
+    "floats.",
     "Certify the job without what rounds gradients: compression, 16-bit or 32-bit casts."};
 
 }  // namespace

@@ -34,7 +34,7 @@ Probe::Probe(RankContext& rank, std::int64_t first, std::int64_t n_columns)
       model_(std::make_unique<ProbeModel>(rank.runtime(), n_columns)) {}
 
 ProbeBatch Probe::samples(std::int64_t n_samples) {
-  LOCKSTEP_CHECK(n_samples >= 1, "a micro-batch has one sample or more");
+  LOCKSTEP_CHECK(n_samples >= 1, "a micro-batch must have at least one sample");
   return sequences(std::vector<std::int64_t>(static_cast<std::size_t>(n_samples), 1));
 }
 
@@ -47,12 +47,12 @@ ProbeBatch Probe::sequences(std::span<const std::int64_t> tokens) {
   std::vector<std::int64_t> ids;
   std::vector<double> x;
   for (const std::int64_t n : tokens) {
-    LOCKSTEP_CHECK(n >= 0, "a sample has no negative number of tokens");
+    LOCKSTEP_CHECK(n >= 0, "a sample's number of tokens must not be negative");
     const auto id = static_cast<std::int64_t>(tokens_.size());
     const std::int64_t column = first_ < 0 ? 0 : first_ + id;
-    LOCKSTEP_CHECK(column < n_columns_,
-                   "the loop takes more samples than when it was run before: it must do the same "
-                   "each time it is called");
+    LOCKSTEP_CHECK(
+        column < n_columns_,
+        "the loop consumed more samples than in the first run: it must be deterministic");
     for (std::int64_t t = 0; t < n; ++t) {
       const std::size_t row = x.size();
       x.resize(row + static_cast<std::size_t>(n_columns_));
@@ -62,7 +62,7 @@ ProbeBatch Probe::sequences(std::span<const std::int64_t> tokens) {
     ids.push_back(id);
     batch.n_tokens += n;
   }
-  LOCKSTEP_CHECK(batch.n_tokens > 0, "a micro-batch has one token or more");
+  LOCKSTEP_CHECK(batch.n_tokens > 0, "a micro-batch must have at least one token");
   batch.n_samples = static_cast<std::int64_t>(ids.size());
   Runtime& runtime = rank_->runtime();
   batch.x = Variable(Tensor::of(runtime, {batch.n_tokens, n_columns_}, DType::kF64, x));

@@ -157,7 +157,8 @@ class Grammar {
     if (to_.explore.file.empty() || !to_.explore.jobs || to_.explore.threads == 1)
       return std::nullopt;
     return UsageError{
-        "lockstep explore: with a scenario, --jobs is another name of --threads; give one of them"};
+        "lockstep explore: with a scenario, --jobs is another name of --threads; give only one of "
+        "them"};
   }
 
   /// What `launch` starts: words that no option took are a script and its arguments.

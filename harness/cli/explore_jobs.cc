@@ -75,10 +75,11 @@ void print_rate(const ExploreArguments& arguments,
   const double n = static_cast<double>(result.n_jobs);
   if (result.false_alarms.empty()) {
     terminal.out << ", with 95 % confidence fewer than " << exact(3.0 / n)
-                 << " a job (3 over the number of jobs)\n";
+                 << " per job (3 over the number of jobs)\n";
     return;
   }
-  terminal.out << ", " << exact(static_cast<double>(result.false_alarms.size()) / n) << " a job\n";
+  terminal.out << ", " << exact(static_cast<double>(result.false_alarms.size()) / n)
+               << " per job\n";
 }
 
 /// The simplest job of an alarm as a shrunk failure: nothing is left out of it that makes it
@@ -146,11 +147,11 @@ std::size_t report_kept(const std::vector<KeptJob>& jobs, Terminal& terminal) {
   for (const KeptJob& job : jobs) {
     if (job.complaint.empty()) continue;
     ++n_failing;
-    terminal.out << "a kept failure is there again: " << job.complaint << "\n  lockstep replay "
-                 << job.file << "\n";
+    terminal.out << "a kept failure recurs: " << job.complaint << "\n  lockstep replay " << job.file
+                 << "\n";
   }
   if (!jobs.empty()) {
-    terminal.out << "kept failures: " << n_failing << " of " << jobs.size() << " are there again\n";
+    terminal.out << "kept failures: " << n_failing << " of " << jobs.size() << " recur\n";
   }
   return n_failing;
 }
@@ -313,7 +314,7 @@ ExitCode explore_jobs_shard(const ExploreArguments& arguments, Terminal& termina
   const auto n_again = static_cast<std::size_t>(
       std::ranges::count_if(kept, [](const KeptJob& job) { return !job.complaint.empty(); }));
   std::string said = std::to_string(complaints.size()) + " of its jobs failed";
-  if (n_again > 0) said += ", " + std::to_string(n_again) + " of its kept failures are there again";
+  if (n_again > 0) said += ", " + std::to_string(n_again) + " of its kept failures recur";
   return write_part(arguments.part,
                     {.work = explore::SharedWork::kJobs,
                      .shard = shard.value(),

@@ -122,7 +122,7 @@ void print_shrunk(const explore::Shrunk& shrunk,
     terminal.out << what << " " << from;
     if (to != from) terminal.out << " -> " << to;
   };
-  terminal.out << "made smaller in " << shrunk.n_tries << " tries: ";
+  terminal.out << "shrunk in " << shrunk.n_tries << " tries: ";
   fall("ranks", before.ranks, after.ranks);
   fall(", bugs and faults", before.disturbances, after.disturbances);
   fall(", events", before.events, after.events);
@@ -139,7 +139,7 @@ Outcome report_failure(const ExploreArguments& arguments,
                        const explore::FoundFailure& found,
                        Terminal& terminal) {
   if (found.number > 0) {
-    terminal.out << (found.was_kept ? "a kept failure is there again, run " : "first failure: run ")
+    terminal.out << (found.was_kept ? "a kept failure recurs, run " : "first failure: run ")
                  << found.number << ": ";
   }
   terminal.out << found.trial.sentence << "\n"

@@ -250,7 +250,7 @@ Outcome check_scenario(const ExploreArguments& arguments,
       load_scenario(arguments.file, options.variant, options.settings);
   if (!scenario.ok()) return scenario.error();
   if (scenario.value().digest == part.header().value("scenario-digest")) return success();
-  return Error{"the runs are of another text than " + arguments.file + " has now",
+  return Error{"the runs used a different version of " + arguments.file + " from the present one",
                part.place_of("scenario-digest")};
 }
 
@@ -287,7 +287,7 @@ Outcome keep(const LaterFailures& later,
              const explore::SearchOptions& options,
              Terminal& terminal) {
   for (const explore::FoundFailure& failure : later.others) {
-    terminal.err << "run " << failure.number << " fails in another way: " << failure.trial.sentence
+    terminal.err << "run " << failure.number << " fails differently: " << failure.trial.sentence
                  << "\n  " << run_command(arguments, failure.attempt) << "\n";
     if (failure.was_kept) continue;
     const auto kept =
@@ -296,7 +296,7 @@ Outcome keep(const LaterFailures& later,
     terminal.err << "  kept for the next time: " << kept.value() << "\n";
   }
   if (!later.same.empty()) {
-    terminal.err << "the same failure came in other shards: run " << join(later.same) << "\n";
+    terminal.err << "the same failure occurred in other shards: run " << join(later.same) << "\n";
   }
   return success();
 }

@@ -120,7 +120,7 @@ ExitCode finish(std::ostream& out, const ShownText& text, std::ostream& err, Exi
 }
 
 constexpr std::string_view kNoMemory =
-    "lockstep: this machine does not have the memory for it; use fewer ranks, steps or elements\n";
+    "lockstep: out of memory; use fewer ranks, steps or elements\n";
 
 /// Exceptions that may not go further, such as those of a rank's last moment, end here.
 [[noreturn]] void end_at_once() {

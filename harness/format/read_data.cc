@@ -28,8 +28,7 @@ const Section<DataTable>& data_section() {
     it.add("shard",
            &DataTable::shard,
            "`loader.sampler = \"stream\"`: how the copies of an iterable data set, one of every "
-           "worker "
-           "of every rank, divide the rows.");
+           "worker of every rank, divide the rows.");
   });
   return section;
 }
@@ -93,7 +92,7 @@ void check_widths(const Job& job, const std::string& where, Problem& problem) {
     }
   } else if (rows.target_columns() != widths.back()) {
     problem.report("the model has " + std::to_string(widths.back()) + " outputs, the data have " +
-                       std::to_string(rows.target_columns()) + " targets a row",
+                       std::to_string(rows.target_columns()) + " targets per row",
                    where);
   }
 }

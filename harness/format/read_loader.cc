@@ -11,9 +11,8 @@ const Section<AugmentSpec>& augment_section() {
     it.add("stream",
            &AugmentSpec::stream,
            "The generator that draws: the one that the loader seeds in each worker in each epoch, "
-           "or "
-           "a copy of the rank's generator of another library, which never advances (NumPy before "
-           "PyTorch 1.9).")
+           "or a copy of the rank's generator of another library, which never advances (NumPy "
+           "before PyTorch 1.9).")
         .preset(AugmentStream::kWorker);
     it.add("seed", &AugmentSpec::seed, "Of the rank's own generator.");
     it.add("seed_by_rank", &AugmentSpec::seed_by_rank, "The seed is `seed` + rank.");
@@ -51,8 +50,7 @@ const Section<LoaderSpec>& loader_section() {
     it.code("global_batch",
             FieldType::kInteger,
             "Samples of all ranks and micro-step together, as scripts write `6 // world_size`: the "
-            "ranks must divide "
-            "it. Instead of `batch`.")
+            "ranks must divide it. Instead of `batch`.")
         .between(1, TableReader::kMost)
         .shown("none")
         .counts();

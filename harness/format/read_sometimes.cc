@@ -14,7 +14,7 @@ const Section<MarkSpec>& mark_section() {
   static const Section<MarkSpec> section(
       "sometimes",
       [](Section<MarkSpec>& it) {
-        it.add("name", &MarkSpec::name, "What should come to pass in some run.").required();
+        it.add("name", &MarkSpec::name, "What should happen in some run.").required();
         it.code(
             "event",
             FieldType::kText,
@@ -57,8 +57,7 @@ MarkSpec read_mark(const TomlNode& node, std::int32_t n_ranks, Problem& problem)
     }
   }
   table.finish();
-  if (mark.name.empty())
-    problem.report("a mark needs a 'name': what should come to pass", node.where);
+  if (mark.name.empty()) problem.report("a mark needs a 'name': what should happen", node.where);
   if (!mark.law.empty()) check_law(mark.law, table.where("law"), problem);
   if (mark.rank) check_rank(*mark.rank, n_ranks, table.where("rank"), problem);
   if (!mark.event && mark.law.empty() && !mark.outcome) {

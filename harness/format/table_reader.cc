@@ -168,9 +168,9 @@ std::vector<std::vector<double>> TableReader::number_lists(std::string_view key)
   if (value == nullptr) return result;
   for (const TomlNode& item : value->items) {
     if (!item.is_array()) {
-      problem_->report(
-          "'" + path(key) + "' must hold one array a rank, not " + std::string(describe(item.kind)),
-          item.where);
+      problem_->report("'" + path(key) + "' must hold one array per rank, not " +
+                           std::string(describe(item.kind)),
+                       item.where);
     }
     result.push_back(numbers_of(item, path(key), *problem_));
   }

@@ -158,7 +158,7 @@ void draw_layout(const BucketLayout& layout, Html& out) {
     widest = std::max(widest, length);
   }
   out.open_scroll("Buckets in the order of their launch");
-  out.open_picture("Buckets and their parameters; the table below says the same",
+  out.open_picture("Buckets and their parameters; the table below has the same data",
                    kBucketLabels + kBarWidth + 10,
                    static_cast<double>(n_drawn) * 26 + 4);
   for (std::size_t b = 0; b < n_drawn; ++b) {
@@ -201,7 +201,7 @@ void write_layout(const BucketLayout& layout, Html& out) {
   draw_layout(layout, out);
   if (layout.buckets.size() > kMaxBuckets) {
     out.element("p",
-                "Drawn are the first " + std::to_string(kMaxBuckets) + " of " +
+                "Showing the first " + std::to_string(kMaxBuckets) + " of " +
                     std::to_string(layout.buckets.size()) + " buckets.",
                 {{"class", "thinned"}});
   }
@@ -240,7 +240,7 @@ void write_buckets(const RunView& run, const std::string& id, Html& out) {
   }
   if (layouts.size() > kMaxLayouts) {
     out.element("p",
-                "Shown are the first " + std::to_string(kMaxLayouts) + " of " +
+                "Showing the first " + std::to_string(kMaxLayouts) + " of " +
                     std::to_string(layouts.size()) + " layouts.",
                 {{"class", "thinned"}});
   }

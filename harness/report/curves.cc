@@ -172,7 +172,7 @@ void draw_losses(const std::vector<LossPoint>& points, Html& out) {
   if (!scale) return;
   const std::vector<LossPoint> drawn = every_nth(points, kMaxPoints);
   out.open_scroll("Loss over the steps");
-  out.open_picture("Loss over the steps; the table below says the same",
+  out.open_picture("Loss over the steps; the table below has the same data",
                    kPlotLeft + kPlotWidth + 30,
                    kPlotTop + kPlotHeight + 28);
   draw_loss_axes(*scale, points, out);
@@ -196,7 +196,7 @@ void draw_losses(const std::vector<LossPoint>& points, Html& out) {
       "The line is the mean over ranks, the band reaches from the lowest to the highest.";
   if (scale->log) note += " The scale is logarithmic.";
   if (drawn.size() < points.size()) {
-    note += " Drawn are " + std::to_string(drawn.size()) + " of " + std::to_string(points.size()) +
+    note += " Showing " + std::to_string(drawn.size()) + " of " + std::to_string(points.size()) +
             " steps.";
   }
   out.element("p", note, {{"class", "thinned"}});
@@ -235,7 +235,7 @@ void write_metrics(const MemoryTrace& trace, Html& out) {
   if (n_rows > 0) out.close_table();
   if (n_rows > kMaxMetrics) {
     out.element("p",
-                "Shown are the first " + std::to_string(kMaxMetrics) + " of them.",
+                "Showing the first " + std::to_string(kMaxMetrics) + " of them.",
                 {{"class", "thinned"}});
   }
 }
@@ -254,8 +254,8 @@ void write_curves(const RunView& run, const std::string& id, Html& out) {
         points.begin(), points.end(), [](const LossPoint& point) { return !point.finite; });
     if (strange != points.end()) {
       out.element("p",
-                  "The loss of a rank is not a finite number from step " +
-                      std::to_string(strange->step) + " on, or at times.",
+                  "A rank's loss is not finite from step " + std::to_string(strange->step) +
+                      " on, or at times.",
                   {{"class", "alarm"}});
     }
     draw_losses(points, out);

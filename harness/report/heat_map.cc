@@ -99,7 +99,7 @@ class HeatMap {
   void draw(const std::vector<std::size_t>& rows) {
     const double height = static_cast<double>(rows.size()) * kRow + 30;
     out_.open_scroll("Heat map of diverged replicas");
-    out_.open_picture("Ranks against steps; the table below says the same",
+    out_.open_picture("Ranks against steps; the table below has the same data",
                       kMapLabels + width_ * static_cast<double>(columns_.size()) + 30,
                       height);
     for (std::size_t i = 0; i < rows.size(); ++i) draw_row(rows[i], static_cast<double>(i) * kRow);
@@ -257,7 +257,7 @@ void write_heat_map(const RunView& run, const std::string& id, Html& out) {
   write_key(out);
   if (static_cast<std::int64_t>(rows.size()) < n_ranks) {
     out.element("p",
-                "Drawn are " + std::to_string(rows.size()) + " of " + std::to_string(n_ranks) +
+                "Showing " + std::to_string(rows.size()) + " of " + std::to_string(n_ranks) +
                     " ranks, those that differ first.",
                 {{"class", "thinned"}});
   }

@@ -81,7 +81,7 @@ Excerpt excerpt_of(const std::vector<TimelineEntry>& entries, const Report& repo
   Excerpt excerpt = {.from = first == 0 ? 0 : steps[first]->start,
                      .to = last + 1 == steps.size() ? whole.to : steps[last]->end,
                      .why = {}};
-  excerpt.why = "Drawn are " + std::to_string(kMaxSteps) + " of " + std::to_string(steps.size()) +
+  excerpt.why = "Showing " + std::to_string(kMaxSteps) + " of " + std::to_string(steps.size()) +
                 " steps, " + steps[first]->name + " to " + steps[last]->name;
   excerpt.why += finding != nullptr ? ": those around the first finding." : ".";
   return excerpt;
@@ -371,7 +371,7 @@ void write_totals(const TimelineEntries& drawn, std::int32_t n_ranks, Html& out)
   out.close_table();
   if (ranks.size() > kMaxTimelineRows) {
     out.element("p",
-                "Shown are the first " + std::to_string(kMaxTimelineRows) + " of " +
+                "Showing the first " + std::to_string(kMaxTimelineRows) + " of " +
                     std::to_string(ranks.size()) + " ranks.",
                 {{"class", "thinned"}});
   }
@@ -416,7 +416,7 @@ void write_timeline(const RunView& run, const std::string& id, Html& out) {
                           : "The run has no times: an event takes one unit, and calls end after "
                             "the last rank's post.");
   out.open_scroll("Timeline of the ranks");
-  out.open_picture("Ranks over time; the table below says the same",
+  out.open_picture("Ranks over time; the table below has the same data",
                    kLaneLabels + kLaneWidth + 30,
                    static_cast<double>(lanes.size()) * kLaneHeight + 22);
   LaneDrawing drawing(excerpt, drawn.timed, out);
@@ -432,7 +432,7 @@ void write_timeline(const RunView& run, const std::string& id, Html& out) {
   out.close("svg").close("div");
   write_timeline_key(out);
   if (static_cast<std::int32_t>(lanes.size()) < n_ranks) {
-    excerpt.why += (excerpt.why.empty() ? "" : " ") + std::string("Drawn are ") +
+    excerpt.why += (excerpt.why.empty() ? "" : " ") + std::string("Showing ") +
                    std::to_string(lanes.size()) + " of " + std::to_string(n_ranks) +
                    " ranks, those that findings name first.";
   }

@@ -168,7 +168,8 @@ Result<Explanation> explain_results(const std::vector<StoredTensor>& left,
                                     const Combination& reduction) {
   if (left.empty()) return Error{"has no tensors", "the first file"};
   if (contributions.size() == 1) {
-    return Error{"a sum has two contributions or more: give one file per rank", "--contributions"};
+    return Error{"a sum needs at least two contributions: give one file per rank",
+                 "--contributions"};
   }
   const ByName all_right = by_name(right);
   if (Outcome known = check_known(by_name(left), right); !known.ok()) return known.error();

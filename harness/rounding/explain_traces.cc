@@ -138,7 +138,7 @@ ReductionExplanation tried(const Judged& left,
   } else if (sketches_exclude(left, combination) || sketches_exclude(right, combination)) {
     one.verdict = RoundingVerdict::kImpossible;
     one.note =
-        "its sketch is further from those of its contributions than all orders together can be";
+        "its sketch differs from those of its contributions by more than any summation order can";
   } else {
     one.note = kNoValues;
   }

@@ -149,15 +149,17 @@ std::string_view sentence_of(RoundingVerdict verdict) {
     case RoundingVerdict::kEqual:
       return "equal: the same bits";
     case RoundingVerdict::kNamedOrders:
-      return "rounding: both are sums of these contributions, in orders that are known";
+      return "rounding: both are sums of these contributions in known orders";
     case RoundingVerdict::kWithinBound:
-      return "rounding is possible: both lie in the interval of all orders of these contributions";
+      return "rounding is possible: both lie in the interval of all summation orders of these "
+             "contributions";
     case RoundingVerdict::kOnlyIf:
-      return "rounding only if: no order of adding in this type gives one of them, another way may";
+      return "rounding only if: no summation order in this type gives one of them, but another "
+             "method may";
     case RoundingVerdict::kNotJudged:
-      return "not judged: they differ, and what was added is not known";
+      return "not judged: they differ, and the contributions are not known";
     case RoundingVerdict::kImpossible:
-      return "impossible: no order of adding these contributions gives this result";
+      return "impossible: no summation order of these contributions gives this result";
   }
   return "";
 }
@@ -214,7 +216,8 @@ std::string explanation_text(const Explanation& explanation) {
     text += fmt::format("{} of {} tensors are equal\n", n_equal, explanation.tensors.size());
   if (explanation.verdict() == RoundingVerdict::kNotJudged && explanation.n_contributions == 0) {
     text +=
-        "give what was added, one file per rank: --contributions RANK0 --contributions RANK1 ...\n";
+        "pass the contributions, one file per rank: --contributions RANK0 --contributions RANK1 "
+        "...\n";
   }
   return text;
 }

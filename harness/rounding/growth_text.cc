@@ -19,14 +19,14 @@ std::string ulps_text(const SeriesStep& step) {
 std::string summary_of(const Growth& growth) {
   const SeriesStep& start = growth.steps[growth.begins.value_or(0)];
   std::string text = fmt::format("step {} {}", start.step, ulps_text(start));
-  if (growth.factor) text += fmt::format(", {:.3g} x a step", *growth.factor);
+  if (growth.factor) text += fmt::format(", {:.3g} x per step", *growth.factor);
   switch (growth.verdict) {
     case GrowthVerdict::kEqual:
       return fmt::format("equal: the same bits after each of {} steps", growth.steps.size());
     case GrowthVerdict::kGrowth:
       return "growth from rounding: " + text;
     case GrowthVerdict::kLargeStart:
-      return "growth from a beginning that storing does not round to: " + text;
+      return "growth from a start that rounding in storage does not explain: " + text;
     case GrowthVerdict::kJump:
       return "a jump: " + text;
   }
@@ -48,13 +48,11 @@ std::string step_text(const SeriesStep& step) {
 std::string jump_text(const Growth& growth) {
   constexpr std::size_t kFewestSteps = 5;
   if (growth.steps.size() - *growth.begins < kFewestSteps) {
-    return "  fewer than five steps differ: a jump and growth look alike\n";
+    return "  fewer than five steps differ: too few to distinguish a jump from growth\n";
   }
-  if (!growth.largest) return "  no step rises by more than what storing rounds\n";
+  if (!growth.largest) return "  no step grows by more than rounding in storage\n";
   return fmt::format(
-      "  the largest factor is {:.3g}, in step {}, the others' mean {:.3g}: {:.2g} is the chance "
-      "of one "
-      "like it among as many\n",
+      "  largest growth factor {:.3g} (step {}); the others average {:.3g} (p = {:.2g})\n",
       growth.largest->factor,
       growth.largest->step,
       growth.largest->others,
@@ -78,9 +76,8 @@ std::string growth_text(const Growth& growth) {
   text += jump_text(growth);
   if (growth.verdict == GrowthVerdict::kLargeStart) {
     text +=
-        "  2 ulp a step are what storing rounds; whether the rest is rounding, only what was added "
-        "in that "
-        "step says\n";
+        "  storing the tensors explains 2 ulp per step; to judge the rest, compare that step's "
+        "files with --contributions\n";
   }
   return text;
 }

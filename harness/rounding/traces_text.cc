@@ -31,11 +31,11 @@ std::string parting_text(const TracesExplanation& explanation) {
     case Parting::kNowhere:
       return explanation.first_difference.empty()
                  ? "the traces are equal\n"
-                 : "no reduction has another result: what differs is elsewhere\n";
+                 : "all reductions have equal results: the difference is elsewhere\n";
     case Parting::kReduction:
-      return "they part in a reduction, whose contributions are equal:\n";
+      return "they diverge in a reduction with equal contributions:\n";
     case Parting::kContributions:
-      return fmt::format("they part before a reduction: what was given to {} differs already\n",
+      return fmt::format("they diverge before a reduction: the input of {} already differs\n",
                          place_of(*explanation.first));
   }
   return "";
@@ -44,7 +44,7 @@ std::string parting_text(const TracesExplanation& explanation) {
 std::string_view headline_of(const TracesExplanation& explanation) {
   const bool elsewhere = explanation.verdict == RoundingVerdict::kNotJudged &&
                          explanation.parting != Parting::kReduction;
-  return elsewhere ? "not judged: they part elsewhere than in a reduction"
+  return elsewhere ? "not judged: they diverge outside of reductions"
                    : sentence_of(explanation.verdict);
 }
 
@@ -71,8 +71,8 @@ std::string traces_text(const TracesExplanation& explanation) {
   text += parting_text(explanation);
   if (explanation.parting == Parting::kReduction) text += reduction_text(*explanation.first);
   text += fmt::format(
-      "{} of {} reductions of both traces were judged by their values; {} {} no sum in any "
-      "order of what was given\n",
+      "{} of {} reductions of both traces were judged by their values; {} {} not a sum of the "
+      "inputs in any order\n",
       explanation.n_judged,
       explanation.n_reductions,
       explanation.n_suspects,
@@ -80,9 +80,8 @@ std::string traces_text(const TracesExplanation& explanation) {
   for (const ReductionExplanation& one : explanation.suspects) text += reduction_text(one);
   if (explanation.n_valueless > 0) {
     text +=
-        "to judge those without values, record both runs with `lockstep run --values`; of a "
-        "PyTorch "
-        "job, save what each rank gave and got in that step, and compare the files with "
+        "to judge those without values, record both runs with `lockstep run --values`; for a "
+        "PyTorch job, save each rank's input and output of that step, and compare the files with "
         "--contributions\n";
   }
   if (explanation.growth) text += "parameters: " + growth_text(*explanation.growth);

@@ -164,7 +164,7 @@ std::string times_text(const RunTimes& times) {
     text += call_text(times.calls[i]);
   }
   if (times.calls.size() > kShownCalls) {
-    text += fmt::format("  {} more kinds of calls took less time: reports as files have them\n",
+    text += fmt::format("  {} more kinds of calls took less time (file reports list them)\n",
                         times.calls.size() - kShownCalls);
   }
   if (!times.step_calls.empty()) {
@@ -174,13 +174,12 @@ std::string times_text(const RunTimes& times) {
   if (times.late) text += late_text(*times.late, times.late_node);
   if (times.n_own_async > 0) {
     text += fmt::format(
-        "  {} asynchronous calls of the program's own are not counted as exposed: when it waited "
-        "for "
-        "them is not recorded\n",
+        "  {} asynchronous calls of the program are not counted as exposed: their waits were not "
+        "recorded\n",
         times.n_own_async);
   }
   if (times.clock == RunClock::kSeparate) {
-    text += "  collectives are left out: the ranks' clocks are not one\n";
+    text += "  collectives are left out: the ranks' clocks are not synchronised\n";
   }
   return text;
 }

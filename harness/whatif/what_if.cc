@@ -31,7 +31,7 @@ Result<RunTimes> run_once(const Question& question, const std::vector<Setting>& 
   const Result<Scenario> scenario = load_scenario(question.file, question.variant, settings);
   if (!scenario.ok()) return scenario.error();
   if (scenario.value().jobs.empty()) {
-    return Error{"has no job whose steps could be measured", question.file};
+    return Error{"has no job with steps to measure", question.file};
   }
   if (!scenario.value().session.timed) {
     return Error{
@@ -132,8 +132,7 @@ std::vector<std::string> costs_of(const Scenario& scenario, const Answer& answer
   if (answer.compute) texts.push_back(compute_text(*answer.compute));
   texts.emplace_back(
       "matrix products and collectives take time; loading data, element-wise work, the optimizer "
-      "and "
-      "the host's own overhead do not");
+      "and the host's own overhead do not");
   return texts;
 }
 

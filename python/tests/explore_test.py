@@ -127,7 +127,7 @@ def test_a_failure_names_its_run_and_what_repeats_it() -> None:
     assert found.failure is not None
     assert found.failure.run == 1 and "IN-FLIGHT-UNTOUCHED" in found.failure.sentence
     assert found.failure.command == f"lockstep run {RACE}"
-    assert any(note.startswith("the same failure came in other shards: run 2, 3, 4") for note in found.notes)
+    assert any(note.startswith("the same failure occurred in other shards: run 2, 3, 4") for note in found.notes)
     with pytest.raises(lockstep.SearchFailed, match="IN-FLIGHT-UNTOUCHED"):
         found.raise_for_failure()
     replayed = subprocess.run([command(), "replay", str(found.out / "repro.toml")], capture_output=True, text=True)

@@ -85,7 +85,7 @@ Result<std::vector<int>> parse_signals(std::string_view text) {
     const auto signal = static_cast<int>(found - names.begin());
     if (signal == SIGKILL || signal == SIGSTOP || signal == SIGCHLD) {
       return Error{std::string(word) + " cannot be passed on to the ranks" +
-                       (signal == SIGCHLD ? ": with it the system says that one has ended"
+                       (signal == SIGCHLD ? ": the system uses it to report that one has ended"
                                           : ": no process can catch it"),
                    {}};
     }
@@ -120,13 +120,12 @@ constexpr std::int32_t kMostProcesses = 1 << 22;  // Linux's PID_MAX_LIMIT.
 std::string complaint_about_size(const LaunchOptions& options) {
   const auto number = [](auto value) { return std::to_string(value); };
   if (options.n_per_node < 1)
-    return "--nproc-per-node is " + number(options.n_per_node) +
-           "; a machine runs at least one rank";
+    return "--nproc-per-node is " + number(options.n_per_node) + "; it must be at least 1";
   if (options.n_per_node > kMostProcesses)
     return "--nproc-per-node is " + number(options.n_per_node) + "; Linux runs at most " +
            number(kMostProcesses) + " processes on a machine";
   if (options.n_nodes < 1)
-    return "--nnodes is " + number(options.n_nodes) + "; there is at least one machine";
+    return "--nnodes is " + number(options.n_nodes) + "; it must be at least 1";
   if (options.node_rank < 0 || options.node_rank >= options.n_nodes) {
     return "--node-rank " + number(options.node_rank) + " of " + number(options.n_nodes) +
            " machines; they count from 0";
@@ -152,11 +151,11 @@ std::string complaint(const LaunchOptions& options) {
     return "no program to launch; name a Python script, or put any program after --";
   }
   if (std::string size = complaint_about_size(options); !size.empty()) return size;
-  if (options.max_restarts < 0) return "--max-restarts is below 0";
+  if (options.max_restarts < 0) return "--max-restarts must not be negative";
   if (!options.run_id.empty()) {
     if (std::string wrong = complaint_about_run_id(options.run_id); !wrong.empty()) return wrong;
   }
-  if (options.monitor_interval.count() <= 0) return "--monitor-interval is not above 0 seconds";
+  if (options.monitor_interval.count() <= 0) return "--monitor-interval must be positive";
   if (options.master_port < 0 || options.master_port > 65535) {
     return "--master-port " + number(options.master_port) + "; a port is between 0 and 65535";
   }

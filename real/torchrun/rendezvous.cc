@@ -48,8 +48,7 @@ Outcome read_machines(const Words& words, Reading& to) {
     return Error{"--nnodes: '" + words.nnodes + "' is not a number of machines; it is N or MIN:MAX",
                  {}};
   }
-  if (*least < 1)
-    return Error{"--nnodes is " + words.nnodes + "; there is at least one machine", {}};
+  if (*least < 1) return Error{"--nnodes is " + words.nnodes + "; it must be at least 1", {}};
   if (*least > *most) return Error{"--nnodes " + words.nnodes + ": MIN is above MAX", {}};
   if (*least < *most) {
     to.notices.push_back("--nnodes " + words.nnodes + ": the job has " + std::to_string(*least) +
@@ -64,7 +63,7 @@ Outcome check_backend(const std::string& backend) {
   if (backend == "static" || backend == "c10d") return success();
   if (backend == "etcd" || backend == "etcd-v2") {
     return Error{"--rdzv-backend " + backend +
-                     ": this launcher knows no etcd; machines meet at --master-addr, with static",
+                     ": this launcher does not support etcd; use static with --master-addr",
                  {}};
   }
   return Error{"--rdzv-backend: unknown value '" + backend + "'" +

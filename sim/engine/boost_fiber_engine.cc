@@ -203,10 +203,10 @@ class BoostFiberEngine final : public Engine, private StackOverflow::Owners {
   /// What it takes to throw an exception.
   static constexpr std::size_t kLeastPages = 2;
   static constexpr const char* kElsewhere =
-      " is used on another thread or stack than its own: what it is given serves its own function "
-      "only, whose frames fit into RunOptions::stack_bytes";
+      " is used on a thread or stack other than its own: use a rank's context only in its own "
+      "function, within RunOptions::stack_bytes";
   static constexpr const char* kUsedUp =
-      " has used up its stack: raise RunOptions::stack_bytes, or keep less in its frames";
+      " overflowed its stack: raise RunOptions::stack_bytes, or use smaller frames";
 
   [[noreturn, gnu::noinline, gnu::cold]] void complain(Fiber self, const char* what) const {
     fail_check("its own stack", __FILE__, __LINE__, "rank " + std::to_string(rank_of(self)) + what);

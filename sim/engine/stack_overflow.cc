@@ -57,7 +57,7 @@ class SignalLine {
   SignalLine()
       .add("lockstep: rank ")
       .add(static_cast<std::uint64_t>(rank))
-      .add(" has used up its stack of ")
+      .add(" overflowed its stack of ")
       .add(bytes)
       .add(
           " bytes: it recurses deeply, or keeps large arrays in its frames; raise "
@@ -70,7 +70,7 @@ void print_fault(std::int32_t rank, const void* address) {
   SignalLine()
       .add("lockstep: rank ")
       .add(static_cast<std::uint64_t>(rank))
-      .add(" accessed memory that is not there, at address ")
+      .add(" accessed invalid memory at address ")
       .add(reinterpret_cast<std::uintptr_t>(address))
       .add(reinterpret_cast<std::uintptr_t>(address) < kFirstPage
                ? ": a null pointer, such as the group that split() and new_group() return to ranks "

@@ -87,7 +87,7 @@ RankEnd Ends::run(const World::Program& program, RankSlot& self) const {
     end.detail = killed.reason();
     return end;
   } catch (const std::bad_alloc&) {  // Its own text names a type.
-    return thrown("this machine does not have the memory for it");
+    return thrown("out of memory");
   } catch (const std::exception& error) {
     return thrown(error.what());
   } catch (...) {  // The rank boundary: property-test libraries throw their own types.

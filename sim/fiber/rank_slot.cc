@@ -114,9 +114,9 @@ void RankSlot::refuse_caller() const {
              __FILE__,
              __LINE__,
              "rank " + std::to_string(to_int(control_.rank)) + " is used " +
-                 (by_rank ? "by rank " + std::to_string(to_int(*caller)) + ": each rank waits"
-                          : std::string("on another thread or stack than its own: a rank waits")) +
-                 ", sends and sleeps by what it was given itself");
+                 (by_rank ? "by rank " + std::to_string(to_int(*caller))
+                          : std::string("on a thread or stack other than its own")) +
+                 ": a rank must wait, send and sleep only through its own context");
 }
 
 bool RankSlot::block(const WaitReason& reason) {

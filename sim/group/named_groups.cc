@@ -60,8 +60,8 @@ Result<GroupState*> GroupTable::open(Rank rank,
   const bool outside =
       !sorted.empty() && (sorted.front() < 0 || sorted.back() >= world_->n_ranks());
   if (twice || outside || !std::binary_search(sorted.begin(), sorted.end(), to_int(rank))) {
-    return Error{fmt::format("rank {} opens group '{}' of ranks {}: it lists each member once, "
-                             "itself among them, below the world size {}",
+    return Error{fmt::format("rank {} opens group '{}' with ranks {}: members must be distinct, "
+                             "include the rank and be below the world size {}",
                              to_int(rank),
                              name,
                              join(list),
@@ -79,8 +79,8 @@ Result<GroupState*> GroupTable::open(Rank rank,
   const auto found = std::find_if(same_name.begin(), same_name.end(), shares_a_rank);
   GroupState* known = found == same_name.end() ? nullptr : *found;
   if (known != nullptr && known->members != list) {
-    return Error{fmt::format("rank {} opens group '{}' of ranks {}, but it was opened of ranks {}: "
-                             "all members list the same ranks in the same order",
+    return Error{fmt::format("rank {} opens group '{}' with ranks {}, but it was opened with ranks "
+                             "{}: all members must list the same ranks in the same order",
                              to_int(rank),
                              name,
                              join(list),

@@ -18,9 +18,10 @@ SimProcessGroup::SimProcessGroup(GroupRegistry& registry,
   SimProcessGroup*& place = state.handles[static_cast<std::size_t>(member)];
   LOCKSTEP_CHECK(
       place == nullptr,
-      fmt::format("group rank {} of group {} has a handle already: a rank has one at a time",
-                  member,
-                  state.id));
+      fmt::format(
+          "group rank {} of group {} already has a handle: a rank can have only one at a time",
+          member,
+          state.id));
   place = this;
 }
 
@@ -45,7 +46,8 @@ std::unique_ptr<ProcessGroup> SimProcessGroup::split(std::span<const std::int32_
   std::vector<std::int32_t> sorted = members;
   std::sort(sorted.begin(), sorted.end());
   LOCKSTEP_CHECK(std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end(),
-                 fmt::format("a new group of ranks {} lists a rank twice", join(members)));
+                 fmt::format("a new group of ranks {} lists a rank twice: members must be distinct",
+                             join(members)));
   GroupState& state = registry_->groups().split(*state_, n_splits_++, std::move(members));
   if (place < 0) return nullptr;
   if (Recorder* recorder = runtime_->recorder()) {
@@ -61,9 +63,10 @@ void SimProcessGroup::check_owner(const CollectiveCall& call) const {
     for (const Memory& memory : buffers) {
       LOCKSTEP_CHECK(
           memory.storage == nullptr || &memory.storage->runtime() == runtime_,
-          fmt::format("{} on rank {} of a tensor of another rank: each rank makes its own",
-                      name_of(call.signature.op),
-                      to_int(handle_->rank())));
+          fmt::format(
+              "{} on rank {} was given another rank's tensor: each rank must pass its own tensors",
+              name_of(call.signature.op),
+              to_int(handle_->rank())));
     }
   };
   check(call.inputs);

@@ -112,10 +112,10 @@ void Coordinator::on_verdict(const StuckVerdict& verdict) {
     stacks_[to_index(rank)] = processes_[to_index(rank)]->stack().value_or(std::string());
   }
   missing_ = serving_.groups->missing_ranks();
-  serving_.verdict = fmt::format("{}\n{}",
-                                 verdict.livelock ? "livelock: ranks only sleep and ask, forever"
-                                                  : "deadlock: no rank can go on",
-                                 serving_.groups->explain(verdict));
+  serving_.verdict = fmt::format(
+      "{}\n{}",
+      verdict.livelock ? "livelock: ranks only sleep and poll" : "deadlock: no rank can continue",
+      serving_.groups->explain(verdict));
 }
 
 RankEnding Coordinator::ending(std::size_t rank, const RankEnd& end) const {

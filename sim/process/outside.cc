@@ -97,11 +97,11 @@ void Outside::wake_due() {
 void Outside::note_asleep(std::size_t index) {
   if (seats_[index].noted) return;
   seats_[index].noted = true;
-  notes_.push_back(fmt::format(
-      "rank {} slept outside Lockstep's calls for {} ms while others waited: they went on without "
-      "it, so the order of what follows depends on the machine",
-      index,
-      limits_.asleep_ms));
+  notes_.push_back(
+      fmt::format("rank {} slept outside Lockstep's calls for {} ms while others waited: they "
+                  "continued without it, so what follows depends on the machine's timing",
+                  index,
+                  limits_.asleep_ms));
 }
 
 bool Outside::all_certain() const {

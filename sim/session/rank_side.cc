@@ -60,8 +60,8 @@ void KeptRuntime::expect_all_gone() const {
   LOCKSTEP_CHECK(n == 0,
                  "the program of rank " + std::to_string(to_int(rank_)) + " has ended, but " +
                      std::to_string(n) +
-                     " of its tensors or works are still held by others: keep values, and let "
-                     "tensors, modules and optimizers end with the program");
+                     " of its tensors or works outlive it: return values, not tensors, modules, "
+                     "optimizers or works");
 }
 
 MemoryWatch::MemoryWatch(Runtime& runtime, Recorder* recorder, Contents& contents) {

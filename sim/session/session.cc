@@ -475,9 +475,10 @@ Result<SessionResult> Session::run(const SessionOptions& options,
                                    Strategy& strategy,
                                    const Body& body) {
   LOCKSTEP_CHECK(!inside_fiber(),
-                 "a simulation inside a rank: it runs after the other, or next to it");
-  LOCKSTEP_CHECK(!__atomic_exchange_n(&busy_, true, __ATOMIC_ACQUIRE),
-                 "this simulator runs already, on another thread: each thread takes its own");
+                 "a simulation was started inside a rank: run it after the other, or next to it");
+  LOCKSTEP_CHECK(
+      !__atomic_exchange_n(&busy_, true, __ATOMIC_ACQUIRE),
+      "this simulator is already running on another thread: use one simulator per thread");
   const detail::Idle idle(busy_);
   return impl_->run(options, strategy, body);
 }

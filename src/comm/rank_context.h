@@ -64,9 +64,9 @@ class RankContext {
   };
 
   void check_life() const {
-    LOCKSTEP_CHECK(!life_->ended,
-                   "the context of rank " + std::to_string(rank()) +
-                       " is used after its program has ended: what it was given ended with it");
+    LOCKSTEP_CHECK(
+        !life_->ended,
+        "the context of rank " + std::to_string(rank()) + " is used after its function returned");
   }
 
   Ref<Life> life_;

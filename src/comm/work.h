@@ -58,8 +58,7 @@ class [[nodiscard]] Work {
 
  private:
   WorkState& state() const {
-    LOCKSTEP_CHECK(state_,
-                   "an empty Work has no operation: only what was posted can be waited for");
+    LOCKSTEP_CHECK(state_, "an empty Work is used: nothing was posted");
     return *state_;
   }
 

@@ -125,8 +125,8 @@ RecordedDistance recorded_distance(const EventPlace& left,
                  exact(*found.least_sum) + " or more; ";
   }
   found.text +=
-      "which elements differ, and by how many ulps, digests do not say: "
-      "record both runs with --values";
+      "digests do not show which elements differ, and by how many ulps: record both runs with "
+      "--values";
   return found;
 }
 

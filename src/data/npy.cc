@@ -238,7 +238,7 @@ Result<std::vector<std::int64_t>> load_counts(FileSystem& files, const std::stri
   const Result<NpyArray> array = load(files, path);
   if (!array.ok()) return array.error();
   if (array.value().columns != 1) {
-    return Error{.message = "one number a sample is needed, not a row", .where = path};
+    return Error{.message = "one number per sample is needed, not a row", .where = path};
   }
   for (const double value : array.value().values) {
     if (value < 0 || value > kExact || value != std::floor(value)) {

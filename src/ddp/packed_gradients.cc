@@ -124,10 +124,10 @@ std::string PackedGradients::text_of(std::span<const NamedVariable> parameters,
       ++n_others;
       continue;
     }
-    text = "the gradient of `" + parameters[i].name + "` was put at element " +
-           std::to_string(put[i]) + " of the buffer that was reduced at " +
-           (site_.known() ? site_.text() : std::string("a place that is not known")) +
-           ", and taken out from element " + std::to_string(taken[i]) + " on";
+    text = "the gradient of `" + parameters[i].name + "` was packed at element " +
+           std::to_string(put[i]) + " of the buffer reduced at " +
+           (site_.known() ? site_.text() : std::string("an unknown place")) +
+           ", but unpacked from element " + std::to_string(taken[i]);
   }
   if (n_others > 0) {
     text +=

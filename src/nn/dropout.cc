@@ -27,7 +27,7 @@ Tensor dropout_mask(
 Dropout::Dropout(Runtime& runtime, double p, Generator& generator)
     : Module(runtime), p_(p), generator_(&generator) {
   LOCKSTEP_CHECK(p >= 0.0 && p <= 1.0,
-                 fmt::format("a dropout probability lies between 0 and 1, not at {}", p));
+                 fmt::format("a dropout probability must be between 0 and 1, not {}", p));
 }
 
 std::string Dropout::description() const { return fmt::format("Dropout(p={})", p_); }

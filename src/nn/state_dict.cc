@@ -76,7 +76,7 @@ StateDict::StateDict(std::vector<StateEntry> entries) : entries_(std::move(entri
   std::set<std::string_view> names;
   for (const StateEntry& entry : entries_) {
     LOCKSTEP_CHECK(names.insert(entry.name).second,
-                   fmt::format("the name '{}' stands twice in this state", entry.name));
+                   fmt::format("the name '{}' occurs twice in this state", entry.name));
   }
 }
 

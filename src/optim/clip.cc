@@ -22,10 +22,11 @@ std::vector<Tensor> gradients_of(std::span<const Variable> parameters) {
     if (!parameter.has_grad()) continue;
     const Ref<SparseRows>& rows = parameter.state().sparse_grad;
     grads.push_back(rows ? rows->coalesce()->values() : parameter.grad());
-    LOCKSTEP_CHECK(grads.back().dtype() == grads.front().dtype(),
-                   fmt::format("cannot clip gradients of {} and {} together: they share a dtype",
-                               name_of(grads.front().dtype()),
-                               name_of(grads.back().dtype())));
+    LOCKSTEP_CHECK(
+        grads.back().dtype() == grads.front().dtype(),
+        fmt::format("cannot clip gradients of {} and {} together: they must share a dtype",
+                    name_of(grads.front().dtype()),
+                    name_of(grads.back().dtype())));
   }
   return grads;
 }

@@ -109,7 +109,7 @@ void RuleLr::step_to(double epoch) {
   } else {
     LOCKSTEP_CHECK(
         epoch == std::floor(epoch),
-        fmt::format("epoch {} is not whole: only warm restarts know parts of epochs", epoch));
+        fmt::format("epoch {} is not whole: only warm restarts accept fractional epochs", epoch));
   }
   last_epoch_ = whole(std::floor(epoch));
   apply(true);

@@ -38,8 +38,9 @@ void check_distinct(const std::vector<Variable>& parameters, std::span<const Gro
 
 void check_one_rank(const std::vector<Variable>& parameters) {
   for (const Variable& parameter : parameters) {
-    LOCKSTEP_CHECK(&parameter.runtime() == &parameters.front().runtime(),
-                   "an optimizer's parameters belong to one rank, and these to several");
+    LOCKSTEP_CHECK(
+        &parameter.runtime() == &parameters.front().runtime(),
+        "an optimizer's parameters must belong to one rank, but these belong to several");
   }
 }
 

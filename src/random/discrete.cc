@@ -10,7 +10,7 @@ namespace {
 template <typename T>
 void fill_mask(Generator& generator, std::span<T> out, double p) {
   LOCKSTEP_CHECK(p >= 0.0 && p <= 1.0,
-                 fmt::format("a probability lies between 0 and 1, not at {}", p));
+                 fmt::format("a probability must be between 0 and 1, not {}", p));
   constexpr std::uint64_t kMask = (std::uint64_t{1} << 53U) - 1;
   for (T& value : out) {
     const double unit = static_cast<double>(generator.random64() & kMask) * 0x1p-53;

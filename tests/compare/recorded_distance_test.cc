@@ -70,10 +70,9 @@ TEST(RecordedDistanceTest, ValuesOfBothRunsGiveElementsAndUlps) {
 }
 
 TEST(RecordedDistanceTest, DigestsAloneSayThatTheyDoNotKnow) {
-  EXPECT_EQ(
-      between({.digest = 1}, {.digest = 2}),
-      "which elements differ, and by how many ulps, digests do not say: record both runs with "
-      "--values");
+  EXPECT_EQ(between({.digest = 1}, {.digest = 2}),
+            "digests do not show which elements differ, and by how many ulps: record both runs "
+            "with --values");
 }
 
 // A run recorded with values and one without are compared by their digests.

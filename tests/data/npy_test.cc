@@ -121,7 +121,7 @@ TEST(NpyTest, FilesThatDoNotFitTogetherAreRefused) {
   EXPECT_EQ(load_npy(files, {.features = "x.npy", .labels = "three.npy"}).error().text(),
             "x.npy: labels has 3 entries, which do not fit 2 samples");
   EXPECT_EQ(load_npy(files, {.features = "x.npy", .labels = "y.npy"}).error().text(),
-            "y.npy: one number a sample is needed, not a row");
+            "y.npy: one number per sample is needed, not a row");
   EXPECT_EQ(load_npy(files, {.features = "gone.npy"}).error().text(), "gone.npy: no such file");
 }
 

@@ -65,8 +65,8 @@ class PackedGradientsTest : public ::testing::Test {
 TEST_F(PackedGradientsTest, TakenOutInAnotherOrderIsSaidOnce) {
   have({{1.0F}, {2.0F, 3.0F}});
   const std::string text =
-      "the gradient of `a` was put at element 2 of the buffer that was reduced at train.cc:8, and "
-      "taken out from element 0 on (and 1 more gradient)";
+      "the gradient of `a` was packed at element 2 of the buffer reduced at train.cc:8, but "
+      "unpacked from element 0 (and 1 more gradient)";
   EXPECT_EQ(step({2, 3, 1}, {8, 12, 4}, {{2}, {3, 1}}), text);
   have({{1.0F}, {2.0F, 3.0F}});
   EXPECT_EQ(step({2, 3, 1}, {8, 12, 4}, {{2}, {3, 1}}), std::nullopt);

@@ -54,7 +54,7 @@ TEST(MisuseTest, ASimulatorServesOneThreadAtATime) {
       what = violation_of([&] { simulator.run({.ranks = 1}, [](RankContext&) {}); });
     }).join();
   });
-  EXPECT_NE(what.find("runs already, on another thread"), std::string::npos) << what;
+  EXPECT_NE(what.find("is already running on another thread"), std::string::npos) << what;
 }
 
 TEST(MisuseTest, ARankDoesNotReduceTheTensorOfAnother) {
@@ -69,7 +69,7 @@ TEST(MisuseTest, ARankDoesNotReduceTheTensorOfAnother) {
     }
     EXPECT_EQ(rank.world().barrier().wait(), CommStatus::kOk);
   });
-  EXPECT_NE(what.find("all_reduce on rank 1 of a tensor of another rank"), std::string::npos)
+  EXPECT_NE(what.find("all_reduce on rank 1 was given another rank's tensor"), std::string::npos)
       << what;
 }
 
@@ -88,7 +88,7 @@ TEST(MisuseTest, AModuleIsNotSharedBetweenRanks) {
     }
     EXPECT_EQ(rank.world().barrier().wait(), CommStatus::kOk);
   });
-  EXPECT_NE(what.find("on rank 1 of a tensor of another rank"), std::string::npos) << what;
+  EXPECT_NE(what.find("on rank 1 was given another rank's tensor"), std::string::npos) << what;
 }
 
 TEST(MisuseTest, AThreadOfARankCannotActForIt) {
@@ -97,7 +97,8 @@ TEST(MisuseTest, AThreadOfARankCannotActForIt) {
     if (rank.rank() != 1) return;
     std::thread([&] { what = violation_of([&] { rank.host().sleep(Duration{1}); }); }).join();
   });
-  EXPECT_NE(what.find("rank 1 is used on another thread"), std::string::npos) << what;
+  EXPECT_NE(what.find("rank 1 is used on a thread or stack other than its own"), std::string::npos)
+      << what;
 }
 
 /// Frames of more than half a kilobyte; returns something that needs all of them.
@@ -119,7 +120,7 @@ void recurse_in_rank_1(std::size_t stack_bytes) {
 constexpr const char* kUsedUp = "Sanitizer: stack-overflow on address";
 #else
 constexpr const char* kUsedUp =
-    "rank 1 has used up its stack of 65536 bytes: .*raise RunOptions::stack_bytes";
+    "rank 1 overflowed its stack of 65536 bytes: .*raise RunOptions::stack_bytes";
 #endif
 
 TEST(MisuseDeathTest, ARankThatRunsOutOfStackIsNamedWithTheOption) {

@@ -23,7 +23,7 @@ TEST(ModuleContractsTest, SayWhichOptionMakesNoSense) {
 
   expect_complaints({
       {[&] { Dropout(rt, 1.5, generator); },
-       "a dropout probability lies between 0 and 1, not at 1.5"},
+       "a dropout probability must be between 0 and 1, not 1.5"},
       {[&] { Embedding(rt, 4, 2, {.padding = 4}); },
        "padding 4 is not a row of the embedding, which has 4"},
       {[&] { Gpt(rt, {.vocab = 8, .context = 4, .layers = 1, .heads = 3, .width = 16}); },

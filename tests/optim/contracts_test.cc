@@ -26,7 +26,7 @@ TEST(OptimizerContractsTest, SayWhichArgumentMakesNoSense) {
       {[&] { clip_grad_value(both, -1.5); },
        "gradients are clipped to a range around zero: clip_value is -1.5"},
       {[&] { clip_grad_norm(both, {.max_norm = 1.0}); },
-       "cannot clip gradients of f32 and f64 together: they share a dtype"},
+       "cannot clip gradients of f32 and f64 together: they must share a dtype"},
       {[&] { GradScaler(GradScalerOptions{.growth_factor = 0.5}); },
        "The growth factor must be > 1.0. It is 0.5."},
       {[&] { GradScaler(GradScalerOptions{.backoff_factor = 1.5}); },

@@ -21,7 +21,7 @@ TEST(RandomContractsTest, SayWhichArgumentMakesNoSense) {
 
   testing::expect_complaints({
       {[&] { bernoulli(generator, floats, 1.25); },
-       "a probability lies between 0 and 1, not at 1.25"},
+       "a probability must be between 0 and 1, not 1.25"},
       {[&] { randint(generator, integers, {.from = 5, .to = 3}); },
        "no integers to draw from 5 to 3: the range is empty"},
       {[&] { exponential(generator, floats, -2.0); }, "an exponential rate is positive, not -2"},

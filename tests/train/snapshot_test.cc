@@ -385,7 +385,7 @@ TEST(Snapshot, SaysWhatDoesNotFit) {
     run(one, other);
     FAIL() << "a snapshot of another model was taken";
   } catch (const std::runtime_error& error) {
-    EXPECT_THAT(error.what(), HasSubstr("another shape or dtype of '0.weight'"));
+    EXPECT_THAT(error.what(), HasSubstr("a different shape or dtype for '0.weight'"));
   }
 }
 

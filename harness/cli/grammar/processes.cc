@@ -84,7 +84,7 @@ void add_machines(CommandWords& own, LaunchArguments& arguments) {
 void add_program(CommandWords& own, torchrun::Words& to) {
   const TorchrunWords words{own};
   own.option(
-      "--as", to.as, "NAME", "Whose command line this is: torchrun or torch.distributed.launch");
+      "--as", to.as, "NAME", "Dialect of this command line: torchrun or torch.distributed.launch");
   words.flag("-m,--module", to.module, "SCRIPT is a module, as with python -m");
   words.flag("--no-python", to.no_python, "SCRIPT is any program, as it is after --");
   words.flag("--run-path", to.run_path, "Runs SCRIPT with Python's runpy");
@@ -105,7 +105,8 @@ void add_program(CommandWords& own, torchrun::Words& to) {
              "Seconds between SIGTERM and SIGKILL; --shutdown-timeout is the same")
       .envname("PET_SHUTDOWN_TIMEOUT")
       ->take_last();
-  words.option("--signals-to-handle", to.signals_to_handle, "NAMES", "What is passed on to ranks");
+  words.option(
+      "--signals-to-handle", to.signals_to_handle, "NAMES", "Signals that are passed on to ranks");
 }
 
 void add_logs(CommandWords& own, torchrun::Words& to) {
@@ -126,16 +127,16 @@ void add_logs(CommandWords& own, torchrun::Words& to) {
                "RANKS",
                "Local ranks whose lines the terminal shows",
                "all");
-  words.option("--log-line-prefix-template",
-               to.log_line_prefix_template,
-               "TEMPLATE",
-               "What stands in front of each line; ${rank}, ${local_rank}, ${role_name} and "
-               "${hostname} are replaced",
-               "[rank ${rank}]");
+  words.option(
+      "--log-line-prefix-template",
+      to.log_line_prefix_template,
+      "TEMPLATE",
+      "Prefix of each line; ${rank}, ${local_rank}, ${role_name} and ${hostname} are replaced",
+      "[rank ${rank}]");
   words.option("--duplicate-stdout-filters",
                to.duplicate_stdout_filters,
                "TEXTS",
-               "Lines of --tee with one of these go into filtered_stdout.log, too",
+               "Lines of --tee with one of these also go to filtered_stdout.log",
                "none");
   words.option("--duplicate-stderr-filters",
                to.duplicate_stderr_filters,
@@ -177,7 +178,7 @@ void add_words(CLI::App& app, HelpPage& page, CrosscheckArguments& to) {
       .check(from_one_to(kMany));
   words.flag("--laws", to.laws, "Also lists every law with its verdict on the real run");
   words.hidden("--flip-bit", to.flip_bit);
-  words.example("Compare with processes that talk through Gloo",
+  words.example("Compare with processes that communicate through Gloo",
                 "lockstep crosscheck scenarios/jobs/digits.toml --against gloo --nproc 2");
 }
 

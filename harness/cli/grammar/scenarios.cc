@@ -24,13 +24,10 @@ void add_scenario(CommandWords& words, Arguments& to) {
 /// What makes a command do a share of its work.
 template <typename Arguments>
 CLI::Option& add_shard(CommandWords& words, Arguments& to) {
-  CLI::Option& shard = words.option("--shard",
-                                    to.shard,
-                                    "I/N",
-                                    "Does the Ith of N shares of the work, for `lockstep merge`",
-                                    "all of it");
-  CLI::Option& part = words.option(
-      "--part", to.part, "FILE", "With --shard: file for what the share found", "none");
+  CLI::Option& shard = words.option(
+      "--shard", to.shard, "I/N", "Runs shard I of N, for `lockstep merge`", "all of it");
+  CLI::Option& part =
+      words.option("--part", to.part, "FILE", "With --shard: file for the shard's results", "none");
   shard.needs(&part);
   part.needs(&shard);
   return shard;
@@ -42,8 +39,7 @@ void add_random_jobs(CommandWords& words, ExploreArguments& to, CLI::Option& fil
       .option("--jobs",
               to.jobs,
               "N",
-              "Without SCENARIO: number of random jobs. With SCENARIO: runs at the same time, as "
-              "--threads",
+              "Number of random jobs; with SCENARIO, another name of --threads",
               "1000 without SCENARIO, 1 with it")
       .check(from_one_to(1000 * kMany));
   words.option("--first", to.first, "N", "Without SCENARIO: first random job").excludes(&file);
@@ -195,12 +191,9 @@ void add_words(CLI::App& app, HelpPage& page, ExploreArguments& to) {
 
 void add_words(CLI::App& app, HelpPage& page, MergeArguments& to) {
   CommandWords words(
-      app,
-      page,
-      "Puts the parts together that the shards of `lockstep explore` or `lockstep zoo` "
-      "left.");
-  words.argument("PART", to.parts, "Files that --part named: all parts of one run");
-  words.flag("--json", to.json, "Prints JSON, where the command that was split can");
+      app, page, "Merges the parts that the shards of `lockstep explore` or `lockstep zoo` wrote.");
+  words.argument("PART", to.parts, "The --part files of all shards of one run");
+  words.flag("--json", to.json, "Prints JSON, where the sharded command supports it");
   words.option("--out", to.out, "DIR", "Folder for what fails");
   words.option("--regressions",
                to.regressions,
@@ -266,13 +259,13 @@ void add_words(CLI::App& app, HelpPage& page, WhatIfArguments& to) {
   words.list("--sweep",
              to.sweep,
              "KEY=VALUE,...",
-             "Values of a key to try, each with all values of the other keys",
+             "Values of a key to try, in every combination with the other keys",
              std::string(kUsualBucketCaps));
   words.list("--calibrate",
              to.calibrate,
              "PATH",
-             "Trace folder of a real run, or output of nccl-tests: costs of links and computing "
-             "are fitted to it",
+             "Trace folder of a real run, or nccl-tests output, to which link and compute costs "
+             "are fitted",
              "the scenario's sim.link and sim.compute");
   words.flag("--json", to.json, "Prints JSON");
   words.example("Which bucket size makes the shortest step",

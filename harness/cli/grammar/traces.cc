@@ -31,8 +31,8 @@ void add_words(CLI::App& app, HelpPage& page, DiffArguments& to) {
   CommandWords words(
       app, page, "Prints the first difference of two traces, or of two files of tensors.");
   words.argument(
-      "LEFT", to.left, "Trace folder; or file of tensors: safetensors, of torch.save, or .npy");
-  words.argument("RIGHT", to.right, "Another one");
+      "LEFT", to.left, "Trace folder, or tensor file (.safetensors, torch.save or .npy)");
+  words.argument("RIGHT", to.right, "The same kind as LEFT");
   words.flag("--json", to.json, "Prints JSON");
   words.example("Compare two runs", "lockstep diff before after");
   words.example("Compare two state dicts", "lockstep diff model.safetensors checkpoint.pt");
@@ -46,13 +46,13 @@ void add_words(CLI::App& app, HelpPage& page, ExplainDiffArguments& to) {
       "a bug.");
   words.argument("FIRST",
                  to.left,
-                 "File of tensors: safetensors, of torch.save, or .npy; or a trace folder; or a "
-                 "folder with a file of tensors per step");
-  words.argument("SECOND", to.right, "Another one of its kind");
+                 "Tensor file (.safetensors, torch.save or .npy), a trace folder, or a folder of "
+                 "per-step tensor files");
+  words.argument("SECOND", to.right, "The same kind as FIRST");
   words.list("--contributions",
              to.contributions,
              "FILE",
-             "What was added, one file per rank, in rank order");
+             "Inputs of the reduction, one file per rank, in rank order");
   words.flag("--mean", to.mean, "The results are means of the contributions, not sums");
   words.option("--factor",
                to.factor,
@@ -81,7 +81,7 @@ void add_words(CLI::App& app, HelpPage& page, BisectArguments& to) {
 void add_words(CLI::App& app, HelpPage& page, ExportArguments& to) {
   CommandWords words(
       app, page, "Writes a trace, or a file of tensors, in a form that other tools read.");
-  words.argument("FROM", to.from, "Trace folder; or file of tensors, safetensors or of torch.save");
+  words.argument("FROM", to.from, "Trace folder, or tensor file (.safetensors or torch.save)");
   words.option("--perfetto",
                to.perfetto,
                "FILE",
@@ -90,7 +90,7 @@ void add_words(CLI::App& app, HelpPage& page, ExportArguments& to) {
   words.option("--flight-recorder",
                to.flight_recorder,
                "DIR",
-               "Writes a trace's calls as dumps of PyTorch's Flight Recorder, one for each rank",
+               "Writes a trace's calls as dumps of PyTorch's Flight Recorder, one per rank",
                "none");
   words.option("--safetensors", to.safetensors, "FILE", "Writes tensors as safetensors", "none");
   words.option(

@@ -30,8 +30,7 @@ Result<StrategyNames> names_of_shards(const std::string& strategy) {
   if (strategy == name_of(sim::StrategyKind::kExhaustive)) {
     return Error{
         "exhaustive cannot be split: it leaves out schedules that are like those it has run, so "
-        "one "
-        "process must see all of them",
+        "one process must see all of them",
         "--strategy"};
   }
   Result<StrategyNames> names = StrategyNames::make(strategy);

@@ -124,7 +124,7 @@ auto for_any(DType dtype, F f) {
     case DType::kBool:
       return f(Boolean{});
   }
-  fail_check("a known dtype", __FILE__, __LINE__, "the dtype is none of ours");
+  fail_check("a known dtype", __FILE__, __LINE__, "unknown dtype");
 }
 
 }  // namespace detail

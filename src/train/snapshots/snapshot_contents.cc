@@ -59,8 +59,8 @@ LoopPlace parse_place(std::string_view text) {
 
 void copy_into(const Tensor& to, const Tensor& from, std::string_view name) {
   if (to.dtype() != from.dtype() || to.shape() != from.shape()) {
-    throw std::runtime_error("the snapshot has another shape or dtype of '" + std::string(name) +
-                             "'");
+    throw std::runtime_error("the snapshot has a different shape or dtype for '" +
+                             std::string(name) + "'");
   }
   if (to.n_bytes() > 0) {
     std::memcpy(to.write_raw(), from.read_raw(), static_cast<std::size_t>(to.n_bytes()));

@@ -132,7 +132,7 @@ constexpr Misuse kOptionMisuses[] = {
     {"FaultsWithoutRecords", "faults strike at recorded events", faults_without_records},
     {"LinksOfNegativeLatency", "net.intra.latency_ns is -5", links_of_negative_latency},
     {"SleepsBackwards", "cannot sleep -5 ns", sleeps_backwards},
-    {"CertifiesNoRanks", "certify: there must be one rank or more", certifies_no_ranks},
+    {"CertifiesNoRanks", "certify: there must be at least one rank", certifies_no_ranks},
     {"CertifiesALoopWithoutSamples",
      "certify: the loop takes no samples",
      certifies_a_loop_without_samples},

@@ -292,7 +292,7 @@ constexpr Misuse kTensorMisuses[] = {
      "the embedding, which has -1",
      makes_an_embedding_without_rows},
     {"DropsOutMoreThanEverything",
-     "a dropout probability lies between 0 and 1, not at 1.5",
+     "a dropout probability must be between 0 and 1, not 1.5",
      drops_out_more_than_everything},
     {"ConvolvesWithALargerKernel",
      "the window of .1, 1, 5, 5. is larger than the padded image .1, 1, 3, 3.",

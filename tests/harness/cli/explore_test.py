@@ -71,7 +71,7 @@ def check_found(checks, name, law, most_ranks):
     for file in kept:
         checks.run(1, "replay", file)
     again = checks.run(1, "explore", scenario, "--runs", 50, "--out", out)
-    checks.require("a kept failure is there again, run 1" in again, f"{name}: not tried first", again)
+    checks.require("a kept failure recurs, run 1" in again, f"{name}: not tried first", again)
     # A file that makes no sense, and one that shows something else.
     (out / "changed.toml").write_text(repro.replace('digest = "', 'digest = "f'), encoding="utf-8")
     checks.run(2, "replay", out / "changed.toml")
@@ -147,14 +147,14 @@ def check_schedule_dependent(checks):
     scenario.write_text(RACE.format(between=WRITE + ", ", after=""), encoding="utf-8")
     words = ["explore", scenario, "--runs", 100, "--out", "race"]
     text = checks.run(1, *words)
-    for part in ("the result depends on the schedule", "made smaller in", "ranks 4 -> 2",
+    for part in ("the result depends on the schedule", "shrunk in", "ranks 4 -> 2",
                  "(law DETERMINISTIC)", "kept for the next time"):
         checks.require(part in text, f"race: '{part}' is not reported", text)
     repro = checks.folder / "race" / "repro.toml"
     checks.require("reproduced: the same trace" in checks.run(1, "replay", repro), "race: not repeated", text)
     checks.run(0, "test", repro)
     again = checks.run(1, *words)
-    checks.require("a kept failure is there again, run 1" in again, "race: not tried first", again)
+    checks.require("a kept failure recurs, run 1" in again, "race: not tried first", again)
     # Repaired: the write waits for the transfer.
     scenario.write_text(RACE.format(between="", after=", " + WRITE), encoding="utf-8")
     repaired = checks.run(0, *words)
@@ -166,7 +166,7 @@ def check_kept_jobs(checks, words, found):
     kept = sorted((checks.folder / "found/regressions").glob("random-job-3-*.toml"))
     checks.require(len(kept) == len(found), "not every job is kept", str(kept))
     again = checks.run(1, *words, "--out", "found")
-    checks.require(f"kept failures: {len(kept)} of {len(kept)} are there again" in again, "not tried first", again)
+    checks.require(f"kept failures: {len(kept)} of {len(kept)} recur" in again, "not tried first", again)
     checks.require(again.index("a kept failure") < again.index("random jobs of seed"), "not first", again)
     for file in kept:
         checks.run(1, "replay", file)
@@ -177,7 +177,7 @@ def check_kept_jobs(checks, words, found):
         text = file.read_text(encoding="utf-8")
         file.write_text(text.replace("factor = 3.0", "factor = 1.0"), encoding="utf-8")
     repaired = checks.run(1, *words, "--out", "found")
-    checks.require(f"kept failures: 0 of {len(kept)} are there again" in repaired, "still there", repaired)
+    checks.require(f"kept failures: 0 of {len(kept)} recur" in repaired, "still there", repaired)
 
 
 def check_random_jobs(checks):

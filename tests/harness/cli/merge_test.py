@@ -133,7 +133,7 @@ class MergeTest(unittest.TestCase):
         first = lockstep(self.room("first"), *words)
         self.assertEqual(first.returncode, 1)
         whole = lockstep(self.room("again"), *words)
-        self.assertIn("a kept failure is there again, run 1", whole.stdout)
+        self.assertIn("a kept failure recurs, run 1", whole.stdout)
         files = self.parts("split", 3, *words)
         merged = lockstep(self.folder / "split", "merge", *files, *words[-2:])
         self.assertEqual((merged.returncode, merged.stdout), (1, whole.stdout), merged.stderr)
@@ -142,7 +142,7 @@ class MergeTest(unittest.TestCase):
         # One job hangs under every schedule, and under some of them something else is seen first.
         files = self.parts("split", 4, "explore", RACE, "--runs", 8)
         merged = lockstep(self.folder / "split", "merge", *files)
-        self.assertIn("the same failure came in other shards: run 2, 3, 4", merged.stderr)
+        self.assertIn("the same failure occurred in other shards: run 2, 3, 4", merged.stderr)
         kept = list((self.folder / "split" / "lockstep-out" / "regressions").iterdir())
         self.assertEqual(len(kept), 1, "one of each kind")
 
@@ -188,7 +188,7 @@ class MergeTest(unittest.TestCase):
         scenario.write_text(text, encoding="utf-8")
         files = self.parts("split", 2, "explore", "job.toml", "--runs", 6)
         scenario.write_text(text + "\n", encoding="utf-8")
-        self.refuse(r"^1\.jsonl:1:\d+: the runs are of another text than job\.toml has now\n$", *files)
+        self.refuse(r"^1\.jsonl:1:\d+: the runs used a different version of job\.toml from the present one\n$", *files)
 
     def test_a_part_that_was_edited_is_refused_with_its_place(self):
         one, two = sorted(self.parts("split", 2, "explore", HEALTHY, "--runs", 6))

@@ -315,7 +315,7 @@ def check_many_stuck_ranks(scratch):
         assert [row[0] for row in rows] == [f"rank {r}" for r in range(128)], rows
         waiting = next(s for s in page.root.all("section") if s.attributes["id"].endswith("-waiting"))
         notes = [p.text() for p in waiting.all("p", class_="thinned")]
-        assert ("Shown are the first 128 of 130 ranks." in notes) == (n_ranks == 130), notes
+        assert ("Showing the first 128 of 130 ranks." in notes) == (n_ranks == 130), notes
 
 
 def check_several_runs(scratch):

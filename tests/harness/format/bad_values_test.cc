@@ -121,7 +121,7 @@ TEST_F(BadValuesTest, AMarkSaysWhatItIsAbout) {
   EXPECT_EQ(error_of(with("{ name = \"x\" }")),
             "job.toml:9:15: a mark needs an 'event', a 'law' or an 'outcome'");
   EXPECT_EQ(error_of(with("{ event = \"snapshot\" }")),
-            "job.toml:9:15: a mark needs a 'name': what should come to pass");
+            "job.toml:9:15: a mark needs a 'name': what should happen");
   EXPECT_EQ(error_of(with("{ name = \"x\", event = \"snapshop\" }")),
             "job.toml:9:37: no event is called 'snapshop'; did you mean 'snapshot'?");
   EXPECT_EQ(error_of(with("{ name = \"x\", event = \"step\", rank = 9 }")),

@@ -44,7 +44,7 @@ TEST(ExplainResultsTest, TwoOrdersOfTheSameContributionsAreRounding) {
   EXPECT_EQ(found.tensors[0].n_different, 1);
   EXPECT_EQ(found.tensors[0].ulps, 1U);
   EXPECT_EQ(explanation_text(found),
-            "rounding: both are sums of these contributions, in orders that are known\n"
+            "rounding: both are sums of these contributions in known orders\n"
             "g: named-orders (1 of 2 elements of float32 differ, most at element 1: 1 ulp)\n"
             "  first:  chain from rank 0, all elements\n"
             "  second: chain from rank 1, all elements\n");
@@ -183,7 +183,7 @@ TEST(ExplainResultsTest, FilesThatDoNotFitAreRefusedWithWhatDiffers) {
             "the second file: tensor 'g' has 2 elements of float32 here, 1 of float32 in the first "
             "file");
   EXPECT_EQ(error(tensor({1}), tensor({1}), {tensor({1})}),
-            "--contributions: a sum has two contributions or more: give one file per rank");
+            "--contributions: a sum needs at least two contributions: give one file per rank");
   EXPECT_EQ(
       error(tensor({1}), tensor({1}), {tensor({1}), tensor({1, 2})}),
       "the contribution of rank 1: tensor 'g' has 2 elements of float32 here, 1 of float32 in "

@@ -148,7 +148,7 @@ TEST(ExplainTracesTest, WhereContributionsDifferTheReductionIsNotBlamed) {
   EXPECT_EQ(found.verdict, RoundingVerdict::kNotJudged);
   EXPECT_EQ(found.parting, Parting::kContributions);
   EXPECT_EQ(found.n_suspects, 0) << traces_text(found);
-  EXPECT_NE(traces_text(found).find("they part before a reduction"), std::string::npos);
+  EXPECT_NE(traces_text(found).find("they diverge before a reduction"), std::string::npos);
 }
 
 TEST(ExplainTracesTest, WithoutValuesSketchesShowALargeErrorAndNothingElse) {

@@ -91,7 +91,7 @@ TEST(RunTimesTest, ATerminalShowsFourKindsOfCallsAndCountsTheOthers) {
   }
   made.step(0, 1000);
   const std::string text = times_text(*run_times(made.trace(), RunClock::kVirtual));
-  EXPECT_NE(text.find("  2 more kinds of calls took less time: reports as files have them\n"),
+  EXPECT_NE(text.find("  2 more kinds of calls took less time (file reports list them)\n"),
             std::string::npos)
       << text;
 }
@@ -150,7 +150,7 @@ TEST(RunTimesTest, WithSeparateClocksOnlyWhatOneRankSawIsSaid) {
   EXPECT_EQ(times->step.median, 400'000);
   EXPECT_TRUE(times->calls.empty());
   EXPECT_FALSE(times->late.has_value());
-  EXPECT_NE(times_text(*times).find("the ranks' clocks are not one"), std::string::npos);
+  EXPECT_NE(times_text(*times).find("the ranks' clocks are not synchronised"), std::string::npos);
 }
 
 TEST(RunTimesTest, LateRanksThatAreAWholeNodeAreCalledByItsName) {

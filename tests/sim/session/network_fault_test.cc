@@ -172,7 +172,7 @@ TEST(LinkFaults, APartitionIsAHangThatNamesTheSides) {
     const Outcome outcome = add_up(with_outage(options, {.ranks = {1}, .peers = {0, 2}}), {});
     EXPECT_EQ(name_of(outcome.result.report.outcome), "hang");
     EXPECT_THAT(outcome.result.report.wait_for_graph,
-                HasSubstr("down: nothing passes between rank 1 and ranks 0, 2 any more"));
+                HasSubstr("link down: no message passes between rank 1 and ranks 0, 2"));
     EXPECT_THAT(outcome.result.report.wait_for_graph, HasSubstr("missing: rank"));
   }
 }
