@@ -10,7 +10,8 @@ def fingerprint(pointer: int, count: int, dtype: int, /) -> tuple[int, float, fl
     """Digest, sum of magnitudes and four signed sums of floating-point elements."""
 
 def check(folders: list[str], allow: list[str], buffers: str, /) -> str:
-    """The report on the folders of one job as JSON (docs/report_format.md). Raises ValueError."""
+    """The report on the folders of one job as JSON (docs/report_format.md), with "text", the report for a terminal. Raises
+    ValueError."""
 
 def known_law(name: str, /) -> str:
     """The id of a law that a trace can be held to. Raises ValueError, with a guess."""

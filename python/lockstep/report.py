@@ -66,6 +66,7 @@ class Report:
     events: int
     laws: tuple[LawResult, ...]
     notes: tuple[str, ...]
+    text: str = ""  # As `lockstep check` prints it, without digests; empty where the report was read from a file.
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -88,15 +89,7 @@ class Report:
             raise BrokenLaws(self)
 
     def __str__(self) -> str:
-        lines = [f"{self.outcome}: {len(self.findings)} findings on {self.ranks} ranks"]
-        if self.error:
-            lines.append(self.error)
-        for finding in self.findings:
-            lines.append(f"  {finding.sentence}")
-            if finding.cause:
-                lines.append(f"    Likely cause: {finding.cause}. {finding.cause_text}")
-        lines += [f"  advice {advice}" for law in self.laws for advice in law.advice]
-        return "\n".join(lines)
+        return self.text or "\n".join(map(str, self.findings))
 
 
 class BrokenLaws(AssertionError):
@@ -147,4 +140,4 @@ def report_of(row: dict[str, Any]) -> Report:
     """The object of a report that was written as JSON."""
     return Report(outcome=row["outcome"], error=row["error"], ranks=row["ranks"],
                   events=row["events"], laws=tuple(map(_law_of, row["laws"])),
-                  notes=tuple(row["notes"]))
+                  notes=tuple(row["notes"]), text=row.get("text", "").rstrip("\n"))

@@ -7,7 +7,9 @@
 #include <unistd.h>
 
 #include "lockstep/formats/flight_recorder.h"
+#include "lockstep/formats/json_text.h"
 #include "lockstep/formats/jsonl.h"
+#include "lockstep/laws/report.h"
 #include "lockstep/laws/trace_check.h"
 #include "lockstep/python/native/coordinate.h"
 #include "lockstep/python/native/pen_type.h"
@@ -66,7 +68,8 @@ PyObject* fingerprint(PyObject* /*module*/, PyObject* const* values, Py_ssize_t 
   });
 }
 
-/// The report on the folders of one job, as a JSON object (docs/report_format.md).
+/// The report on the folders of one job, as a JSON object (docs/report_format.md) that has the
+/// report for a terminal as well: "text".
 PyObject* check(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
   return guarded([&]() -> PyObject* {
     const Arguments arguments(values, n, 3);
@@ -85,7 +88,9 @@ PyObject* check(PyObject* /*module*/, PyObject* const* values, Py_ssize_t n) {
       PyErr_SetString(PyExc_ValueError, report.error().text().c_str());
       throw PythonError();
     }
-    return text(render_json(report.value()));
+    return text(render_json(report.value(), [&](JsonText& out) {
+      out.key("text").text(render_text(report.value(), TextOptions{.digests = false}));
+    }));
   });
 }
 

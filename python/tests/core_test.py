@@ -104,6 +104,10 @@ def test_a_report_has_findings_as_objects(tmp_path: Path) -> None:
     assert report.findings[0].site == "train.py:9"
     with pytest.raises(lockstep.BrokenLaws, match="blocked forever"):
         report.raise_for_findings()
+    # As `lockstep check` prints it.
+    shown = str(report)
+    assert ": hang: 1 law broken\n" in shown and "\n  Read more: docs/" in shown and "\nlaws: 1 broken" in shown
+    assert "digest" not in shown
 
 
 def test_a_quiet_trace_raises_nothing(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ struct TextOptions {
   bool color = false;                 ///< ANSI colours.
   bool laws = false;                  ///< The table of render_laws instead of one line.
   std::string_view laws_option = {};  ///< What asks for that table: named next to the line.
+  bool digests = true;                ///< Ends with the number of events and the digests.
 };
 
 /// The whole report for a terminal. The first screen, 24 lines of 100 columns, holds the verdict,

@@ -146,8 +146,9 @@ std::string test_suite(const Report& report) {
       ++n_broken;
       std::string text;
       for (const Finding& finding : law.findings) text += sentence(finding) + "\n";
-      cases += "><failure message=\"" + std::to_string(law.findings.size()) + " findings\">" +
-               escape_markup(text) + "</failure></testcase>\n";
+      const std::size_t n = law.findings.size();
+      cases += "><failure message=\"" + std::to_string(n) + (n == 1 ? " finding" : " findings") +
+               "\">" + escape_markup(text) + "</failure></testcase>\n";
     }
   }
   const bool failed = !is_complete(report.outcome);

@@ -112,8 +112,9 @@ std::string verdict_text(const Report& report) {
 class Head {
  public:
   Head(const Report& report, bool color) : report_(&report), color_(color) {
-    add(report.title + " (" + counted(static_cast<std::size_t>(report.n_ranks), "rank", "ranks") +
-        "): " + painted(color, report.ok() ? kGreen : kRed, verdict_text(report)) + "\n");
+    const std::string ranks = counted(static_cast<std::size_t>(report.n_ranks), "rank", "ranks");
+    add((report.title.empty() ? ranks : report.title + " (" + ranks + ")") + ": " +
+        painted(color, report.ok() ? kGreen : kRed, verdict_text(report)) + "\n");
     replay_ = report.replay.empty() || report.ok() ? "" : "Replay: " + report.replay + "\n";
     const std::vector<laws::FindingBlock> blocks = laws::blocks_of(report);
     has_cause_ = !blocks.empty() && blocks.front().cause != Cause::kNone;
@@ -308,7 +309,7 @@ std::string render_text(const Report& report, const TextOptions& options) {
   if (!details.empty()) out += "\n" + details;
   if (!details.empty() || !shown.ok()) out += "\n";
   out += options.laws ? render_laws(shown, options.color) : laws_line(shown, options.laws_option);
-  return out + digests_line(shown);
+  return options.digests ? out + digests_line(shown) : out;
 }
 
 std::string render_text(const Report& report, bool color) {

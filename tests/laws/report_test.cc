@@ -81,7 +81,7 @@ TEST(ReportTest, JunitHasOneCasePerLaw) {
       xml.find(R"(<testsuite name="a &lt;job&gt;" tests="3" failures="1" errors="0" skipped="1">)"),
       std::string::npos);
   EXPECT_NE(xml.find(R"(name="init-equal"/>)"), std::string::npos);
-  EXPECT_NE(xml.find("<failure message=\"1 findings\">step 17"), std::string::npos);
+  EXPECT_NE(xml.find("<failure message=\"1 finding\">step 17"), std::string::npos);
 }
 
 TEST(LawTableTest, LawsAreNumberedOneByOne) {

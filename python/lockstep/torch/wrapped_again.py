@@ -32,6 +32,6 @@ def remark_on(recorder: Recorder, inside: list[Wrapper], outer: Wrapper) -> None
         if recorder.pen is None or inner.group != outer.group:
             continue
         where = f" at {place[0]}:{place[1]}" if place[0] else ""
-        text = f"what is wrapped already is wrapped again{where}: each backward reduces its gradients twice, for nothing"
+        text = f"a module that is already wrapped is wrapped again{where}: each backward reduces its gradients twice"
         say(f"rank {recorder.rank}: {text}")
         recorder.pen.log(LogKind.WRAPPED_AGAIN, text)

@@ -27,7 +27,7 @@ EXIT_FAILED = 3
 EXIT_INTERRUPTED = 130
 EXIT_TERMINATED = 143
 FIRST_WORDS = {
-    "ok": "", "failed": "FAILED", "deadlock": "DEADLOCK: no rank can go on",
+    "ok": "", "failed": "FAILED", "deadlock": "DEADLOCK: no rank can continue",
     "livelock": "LIVELOCK: ranks only sleep and poll", "interrupted": "INTERRUPTED"}
 
 
@@ -264,8 +264,6 @@ def say(outcome: Outcome, given: Options, again: bool = True) -> None:
     where = f"{n} virtual rank{'s' * (n != 1)}{called}, simulated on {device}, sums in the order {given.order}"
     if outcome.report is not None:
         terminal.say(f"lockstep: {where}\n{outcome.report}")
-        for note in outcome.report.notes:
-            terminal.say(f"  note: {note}")
     else:
         terminal.say(f"lockstep: {outcome.found['outcome']}: {where}, not recorded")
     if outcome.script_code:

@@ -51,7 +51,7 @@ def advice_of(report: lockstep.Report) -> list[str]:
 @pytest.mark.parametrize("outer", ["model", "nn.Sequential(model, nn.Tanh())"])
 def test_a_wrapper_that_is_wrapped_is_said_to_be_and_advised_against(outer: str, tmp_path: Path) -> None:
     said, report = run(tmp_path, outer)
-    text = "what is wrapped already is wrapped again at {}: each backward reduces its gradients twice, for nothing"
+    text = "a module that is already wrapped is wrapped again at {}: each backward reduces its gradients twice"
     at = f"{tmp_path / 'job.py'}:11"
     assert sorted(said) == [f"lockstep: rank {rank}: {text.format(at)}" for rank in (0, 1)]
     assert report.findings == ()

@@ -100,7 +100,7 @@ def test_hangs():
         dist.barrier()
 ''')
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["DEADLOCK: no rank can go on*", "*missing: rank 1*",
+    result.stdout.fnmatch_lines(["DEADLOCK: no rank can continue*", "*missing: rank 1*",
                                  "*test_job.py:9 in test_hangs: dist.barrier()"])
 
 

@@ -240,7 +240,7 @@ if __name__ == "__main__":
                           capture_output=True, env=dict(os.environ, OMP_NUM_THREADS="1"))
     assert done.returncode == 1
     assert done.stdout.splitlines()[0] == "begun ['--serial']", done.stderr
-    assert "DEADLOCK: no rank can go on" in done.stderr
+    assert "DEADLOCK: no rank can continue" in done.stderr
     assert re.search(r"deadlock: 2 virtual ranks that \S*job.py:20 started, simulated on the CPU", done.stdout)
 
 
