@@ -5,9 +5,15 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/transport/tcp/device.h>
 #include <iterator>
 #include <string>
 #include <thread>
+
+#include "lockstep/real/gloo/detail/connection.h"
 
 #include "tests/support/gloo_ranks.h"
 
@@ -87,6 +93,38 @@ TEST(GlooGroupTest, NoRankLeavesBeforeAllAreConnected) {
   }
   const std::filesystem::directory_iterator files(connected.path());
   EXPECT_EQ(std::distance(begin(files), end(files)), kRounds * 3);
+}
+
+// Rank 0 connects to the others and then does not say that it has: it may still be connecting.
+TEST(GlooGroupTest, NoRankContinuesBeforeAllSayThatTheyAreConnected) {
+  const TempFolder folder;
+  const std::string done = folder.path() + "/done-";
+  const std::vector<int> statuses = run_processes(3, [&](int rank) {
+    if (rank != 0) {
+      const auto connection = gloo::open_connection({.rank = rank,
+                                                     .size = 3,
+                                                     .folder = folder.path(),
+                                                     .name = "world",
+                                                     .timeout = milliseconds(500),
+                                                     .world_ranks = {0, 1, 2}},
+                                                    "localhost");
+      std::ofstream(done + std::to_string(rank)) << "done";
+      EXPECT_FALSE(connection.ok());
+      return;
+    }
+    ::gloo::transport::tcp::attr address;
+    address.hostname = "localhost";
+    std::shared_ptr<::gloo::transport::Device> device =
+        ::gloo::transport::tcp::CreateDevice(address);
+    ::gloo::rendezvous::Context context(0, 3);
+    ::gloo::rendezvous::FileStore files(folder.path());
+    ::gloo::rendezvous::PrefixStore store("world", files);
+    context.connectFullMesh(store, device);
+    for (const char* const other : {"1", "2"}) {
+      while (!std::filesystem::exists(done + other)) std::this_thread::yield();
+    }
+  });
+  EXPECT_EQ(statuses, (std::vector<int>{0, 0, 0}));
 }
 
 TEST(GlooGroupTest, AKilledPeerIsLostToEverySurvivor) {
