@@ -83,9 +83,9 @@ TEST(PositionalTargetsTest, TheSameTargetsOnAllRanksThatFavourRank0GetAdvice) {
   EXPECT_EQ(
       advised_of_contrast({}),
       "A-targets-not-offset: the loss compares each rank's rows with rows gathered from all 4 "
-      "ranks, but all ranks have the same integer targets, and rank 0's loss was the smallest "
-      "in 16 of 16 backward passes. If a target is the place of a gathered row, add rank * "
-      "batch size to it");
+      "ranks, but all ranks have the same integer targets. Rank 0's loss was the smallest in "
+      "16 of 16 backward passes. If a target is the index of a gathered row, add rank * "
+      "batch_size to it.");
 }
 
 TEST(PositionalTargetsTest, TargetsWithAnOffsetPerRankAreRight) {

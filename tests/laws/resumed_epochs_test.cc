@@ -36,10 +36,10 @@ std::string advised_of_epochs(const std::vector<std::int32_t>& epochs,
 }
 
 TEST(ResumedEpochsTest, AFirstPassInTheOrderOfEpoch0BeforeALaterEpochGetsAdvice) {
-  EXPECT_EQ(advised_of_epochs({0, 4, 5, 6}),
-            "A-epoch-set-late: a training reads the order of epoch 0 in its first pass and that of "
-            "epoch 4 in its second. A resumed job that calls set_epoch(epoch) only after a pass "
-            "repeats the order of epoch 0 in the first one: call it before each pass");
+  EXPECT_EQ(
+      advised_of_epochs({0, 4, 5, 6}),
+      "A-epoch-set-late: the first pass used the order of epoch 0 and the second that of epoch "
+      "4. In a resumed job, call set_epoch(epoch) before each pass, also before the first.");
 }
 
 TEST(ResumedEpochsTest, EpochsThatFollowOneAnotherAreRight) {

@@ -71,9 +71,9 @@ std::string advised_of_shares(const Shares& how) {
 TEST(SampleRowsTest, ANumberThatMeansAnotherRowOnEachRankGetsAdvice) {
   const std::string text = advised_of_shares({});
   EXPECT_TRUE(
-      text.starts_with("the sampler shares out one set of samples, but a sample is another "
-                       "row on each rank: all 64 that two ranks have read differ (sample 0 "
-                       "on ranks 0 and 1, for example), and none differs on one rank."))
+      text.starts_with("the ranks share one sampler, but a sample index means a different row "
+                       "on each rank. All 64 indices that two ranks have read differ (index 0 "
+                       "on ranks 0 and 1, for example); none differs on one rank."))
       << text;
   EXPECT_EQ(advised_of_shares({.second_argument = true}), text) << "one argument says it";
 }

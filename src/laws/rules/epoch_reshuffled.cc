@@ -180,11 +180,10 @@ class EpochReshuffled final : public Law {
       if (advance.first == 0 || advance.n_next == 0 || advance.n_other > 0) continue;
       result.advice.push_back(
           {"A-epoch-set-late",
-           "a training reads the order of epoch 0 in its first pass and that of epoch " +
+           "the first pass used the order of epoch 0 and the second that of epoch " +
                std::to_string(advance.first) +
-               " in its second. A resumed job that calls set_epoch(epoch) only after a pass "
-               "repeats "
-               "the order of epoch 0 in the first one: call it before each pass"});
+               ". In a resumed job, call set_epoch(epoch) before each pass, also before the "
+               "first."});
       return;
     }
   }

@@ -107,9 +107,9 @@ std::vector<Advice> PositionalTargets::advice(const Wrappers& wrappers) const {
     if (chance_of(tally.n_smallest, tally.n, wrap->n_ranks) > kUnlikely) continue;
     return {{"A-targets-not-offset",
              fmt::format("the loss compares each rank's rows with rows gathered from all {} ranks, "
-                         "but all ranks have the same integer targets, and rank 0's loss was the "
-                         "smallest in {} of {} backward passes. If a target is the place of a "
-                         "gathered row, add rank * batch size to it",
+                         "but all ranks have the same integer targets. Rank 0's loss was the "
+                         "smallest in {} of {} backward passes. If a target is the index of a "
+                         "gathered row, add rank * batch_size to it.",
                          wrap->n_ranks,
                          tally.n_smallest,
                          tally.n)}};

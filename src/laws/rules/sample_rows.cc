@@ -91,16 +91,17 @@ std::optional<Advice> SampleRows::advice(const Wrappers& wrappers, const Worlds&
     const Comparison found = compare(attempt);
     const bool steady = found.n_same_on_rank >= kFewestAgain && found.n_other_on_rank == 0;
     if (!steady || found.n_other_across < kFewestAcross || found.n_same_across > 0) continue;
-    return Advice{"A-samples-differ",
-                  fmt::format("the sampler shares out one set of samples, but a sample is another "
-                              "row on each rank: all {} that two ranks have read differ (sample {} "
-                              "on ranks {} and {}, for example), and none differs on one rank. If "
-                              "each rank holds its own data, the sampler shards it a second time; "
-                              "if ranks scale their data, they use different statistics",
-                              found.n_other_across,
-                              found.id,
-                              found.ranks[0],
-                              found.ranks[1])};
+    return Advice{
+        "A-samples-differ",
+        fmt::format("the ranks share one sampler, but a sample index means a different row on "
+                    "each rank. All {} indices that two ranks have read differ (index {} on "
+                    "ranks {} and {}, for example); none differs on one rank. Either each "
+                    "rank holds its own shard, which the sampler shards again, or the ranks "
+                    "preprocess the data differently.",
+                    found.n_other_across,
+                    found.id,
+                    found.ranks[0],
+                    found.ranks[1])};
   }
   return std::nullopt;
 }

@@ -163,8 +163,8 @@ Advice UnwrappedBackwards::unchecked(const Attempt& attempt) {
     return {"A-not-followed",
             computing +
                 " compute gradients and all-reduce tensors, but neither a wrapped model nor a loop "
-                "that averages gradients was recognised. Collectives, losses and sharded samplers "
-                "were checked; gradients and parameters were not",
+                "that averages gradients was recognised. Checked: collectives, losses and sharded "
+                "samplers. Not checked: gradients and parameters.",
             AdviceSubject::kChecks};
   }
   return {"A-nothing-wrapped",

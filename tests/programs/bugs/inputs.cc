@@ -171,7 +171,7 @@ std::vector<Bug> input_bugs() {
        .expected = {.law = "A-same-inputs", .says = "the targets of the loss of wrapper 0"}},
       {.id = "sharded-twice",
        .program = sharded_twice,
-       .expected = {.law = "A-samples-differ", .says = "a sample is another row on each rank"}},
+       .expected = {.law = "A-samples-differ", .says = "a sample index means a different row"}},
       {.id = "labels-not-offset",
        .program = labels_not_offset,
        .expected = {.law = "A-targets-not-offset", .says = "gathered from all 2 ranks"}},
