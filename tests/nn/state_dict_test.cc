@@ -171,7 +171,7 @@ TEST_F(StateDictTest, AnUnknownNameIsRefusedWithThoseThatAreThere) {
   EXPECT_THAT(refusal([&] {
                 StateDict({{"a", Tensor()}, {"a", Tensor()}});
               }),
-              HasSubstr("'a' stands twice"));
+              HasSubstr("'a' occurs twice"));
 }
 
 TEST_F(StateDictTest, ACopyHasTheValuesAndTheModeAndNothingInCommon) {

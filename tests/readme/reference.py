@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOOR = ROOT / "include" / "lockstep"
 SKIPPED = 77
 INCLUDE = re.compile(r'#include "lockstep/([^"]+)"')
-TABLE_OF_WORDS = ROOT / "src" / "base" / "words.h"  # What every table of words specialises.
+ENUM_NAMES = ROOT / "src" / "base" / "enum_names.h"  # What every table of enumerators' names specialises.
 SETTINGS = """
 PROJECT_NAME = Lockstep
 PROJECT_BRIEF = "Data-parallel training as virtual ranks, and the laws that it keeps"
@@ -48,7 +48,7 @@ FUNCTION = re.compile(r"^Member (?P<name>~?[\w ]+|operator.*?)\((?P<arguments>.*
 def shown_headers() -> list[Path]:
     """The headers of include/lockstep, and those that they include."""
     door = sorted(DOOR.glob("*.h"))
-    shown = {TABLE_OF_WORDS}
+    shown = {ENUM_NAMES}
     for header in door:
         for path in INCLUDE.findall(header.read_text(encoding="utf-8")):
             shown |= {place for place in (ROOT / "src" / path, ROOT / path) if place.is_file()}
@@ -110,7 +110,7 @@ def self_test() -> int:
     line = f"{ROOT}/src/a.h:3: warning: Compound A is not documented."
     assert complaints(line + "\n" + line) == ["src/a.h:3: Compound A is not documented."]
     assert complaints("Segmentation fault") == ["Segmentation fault"]
-    assert {"run.h", "ddp.h", "words.h"} <= {header.name for header in shown_headers()}
+    assert {"run.h", "ddp.h", "enum_names.h"} <= {header.name for header in shown_headers()}
     return 0
 
 

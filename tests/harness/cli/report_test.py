@@ -285,8 +285,8 @@ def check_many_ranks(scratch):
     page = Page(target.read_text(encoding="utf-8"))
     check_form(page)
     notes = " ".join(p.text() for p in page.root.all("p", class_="thinned"))
-    assert "Drawn are 16 of 60 ranks" in notes and "Drawn are 48 of 60 ranks" in notes, notes
-    assert "Drawn are 8 of 40 steps" in notes, notes
+    assert "Showing 16 of 60 ranks" in notes and "Showing 48 of 60 ranks" in notes, notes
+    assert "Showing 8 of 40 steps" in notes, notes
     assert target.stat().st_size < 1_500_000, target.stat().st_size
 
 

@@ -185,7 +185,7 @@ TEST(InFlightTest, ARawReadIsFoundInTheGradientThatItSpoils) {
   const LawResult& law = in_flight_law(run.report);
   ASSERT_EQ(law.findings.size(), 1U) << run;
   EXPECT_EQ(law.findings[0].cause, Cause::kAsyncNoWait);
-  EXPECT_EQ(law.findings[0].message.rfind("a gradient holds a value", 0), 0U)
+  EXPECT_EQ(law.findings[0].message.rfind("a gradient uses a value", 0), 0U)
       << law.findings[0].message;
 }
 

@@ -71,7 +71,7 @@ TEST_F(RedoTest, AnyWrongBitIsFoundWhereItIs) {
     EXPECT_EQ(law.findings[0].step, step) << bug;
     EXPECT_EQ(law.findings[0].tensor, tensor) << bug;
     EXPECT_EQ(law.findings[0].message.find("micro-step " + std::to_string(micro)),
-              std::string("the contribution of ").size());
+              std::string("recomputing ").size());
   }
 }
 

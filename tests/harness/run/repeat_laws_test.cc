@@ -168,7 +168,7 @@ bool uses(sim::Session& session, const std::function<void()>& call) {
       try {
         call();
       } catch (const ContractViolation& busy) {
-        is_used = std::string_view(busy.what()).find("runs already") != std::string_view::npos;
+        is_used = std::string_view(busy.what()).find("already running") != std::string_view::npos;
       }
     }).join();
   });

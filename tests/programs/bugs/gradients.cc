@@ -205,7 +205,7 @@ std::vector<Bug> gradient_bugs() {
        .ranks = 4,
        .program = loss_over_ranks,
        .expected = {.law = "A-divided-again",
-                    .says = "in all 3 steps the losses were divided by 4, the number of ranks"}},
+                    .says = "in all 3 steps the losses were divided by 4 (the number of ranks)"}},
       {.id = "clip-before-sync",
        .program = clip_before_sync,
        .expected = {.law = "norm-true", .cause = "clip-before-sync", .ranks = {0, 1}, .step = 0}},

@@ -319,7 +319,7 @@ std::vector<Bug> loop_bugs() {
        .ranks = 3,
        .program = evaluated_with_own_statistics,
        .expected = {.law = "A-buffers-apart",
-                    .says = "in the evaluation after 2 steps `norm.running_mean`"}},
+                    .says = "in the evaluation after 2 steps, `norm.running_mean`"}},
       {.id = "clip-before-own-average",
        .program = clip_before_own_average,
        .expected = {.law = "norm-true", .cause = "clip-before-sync", .ranks = {0, 1}, .step = 1}},

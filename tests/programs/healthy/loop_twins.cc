@@ -190,7 +190,7 @@ std::vector<BrokenTwin> loop_twins() {
       {.name = "ClearedOnRank0",
        .program = cleared_on_rank_0,
        .law = "gradient-mean",
-       .says = "`first.bias` on rank 1: the manually reduced gradient"},
+       .says = "`first.bias` on rank 1: the manually averaged gradient"},
       {.name = "StepsOnRank0",
        .program = steps_on_rank_0,
        .law = "A-never-steps",

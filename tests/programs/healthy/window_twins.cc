@@ -190,7 +190,7 @@ std::vector<BrokenTwin> window_twins() {
       {.name = "EvaluationThatStays",
        .program = evaluation_that_stays,
        .law = "A-stays-in-evaluation",
-       .says = "from step 1 to the last one"},
+       .says = "in eval mode from step 1 to the last step"},
       {.name = "WindowsOfTwoSizes",
        .ranks = 3,
        .program = windows_of_two_sizes,
