@@ -42,6 +42,13 @@ std::string counted_parameters(std::size_t n) {
   return std::to_string(n) + (n == 1 ? " parameter" : " parameters");
 }
 
+std::string_view are(std::size_t n) { return n == 1 ? "is" : "are"; }
+
+std::string wrapped_with_gradients(std::size_t n) {
+  return std::to_string(n) + " wrapped " +
+         (n == 1 ? "parameter that gets one is" : "parameters that get one are");
+}
+
 std::string unwrapped_text(bool by_hand,
                            std::span<const NameId> parameters,
                            const NameTable& names) {
@@ -418,19 +425,16 @@ class TrainedSet final : public Law {
                                        "them to one, or freeze them (requires_grad = false).",
                                        counted_parameters(left.size()),
                                        names.text(left.front()),
-                                       left.size() == 1 ? "is" : "are")});
+                                       are(left.size()))});
       }
     }
     for (const auto& [key, broken] : stale) {
       Finding finding;
       finding.tensor = names.text(key.second);
       finding.field = "optimised";
-      const std::size_t n = n_tensors[key];
       finding.message = fmt::format(
-          "the optimizer holds parameters that never get a gradient, and {} wrapped {} in no "
-          "optimizer",
-          n,
-          n == 1 ? "parameter that gets one is" : "parameters that get one are");
+          "the optimizer holds parameters that never get a gradient, and {} in no optimizer",
+          wrapped_with_gradients(n_tensors[key]));
       report(key.first, broken, Cause::kOptimizerStale, std::move(finding));
     }
   }

@@ -108,7 +108,8 @@ std::vector<Bug> script_bugs() {
        .has_annotated_form = true},
       {.id = "evaluated-apart",
        .program = evaluated_apart,
-       .expected = {.law = "A-evaluated-apart", .says = "ranks 0, 1 each evaluate 4 of the 8 samples"}},
+       .expected = {.law = "A-evaluated-apart",
+                    .says = "ranks 0, 1 each evaluate 4 of the 8 samples"}},
   };
 }
 

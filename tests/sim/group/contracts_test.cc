@@ -22,7 +22,8 @@ TEST(SimGroupContractsTest, NameTheRankAndTheGroup) {
     expect_complaints({
         {[&] { (void)group.world_rank(3); }, "no rank 3 in group 0: it has 3 ranks"},
         {[&] { (void)group.world_rank(-1); }, "no rank -1 in group 0: it has 3 ranks"},
-        {[&] { (void)group.split(twice); }, "a new group of ranks 0, 2, 2 lists a rank twice: members must be distinct"},
+        {[&] { (void)group.split(twice); },
+         "a new group of ranks 0, 2, 2 lists a rank twice: members must be distinct"},
     });
     EXPECT_EQ(complaint_of([&] { (void)group.world_rank(2); }), "(no contract was broken)");
   });
