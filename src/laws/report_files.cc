@@ -129,6 +129,14 @@ std::string render_json(const Report& report, const std::function<void(JsonText&
 
 namespace {
 
+std::string failure_of(const LawResult& law) {
+  std::string text;
+  for (const Finding& finding : law.findings) text += sentence(finding) + "\n";
+  const std::size_t n = law.findings.size();
+  return "<failure message=\"" + std::to_string(n) + (n == 1 ? " finding" : " findings") + "\">" +
+         escape_markup(text) + "</failure>";
+}
+
 std::string test_suite(const Report& report) {
   std::size_t n_broken = 0;
   std::size_t n_skipped = 0;
@@ -144,11 +152,7 @@ std::string test_suite(const Report& report) {
                "\"/></testcase>\n";
     } else {
       ++n_broken;
-      std::string text;
-      for (const Finding& finding : law.findings) text += sentence(finding) + "\n";
-      const std::size_t n = law.findings.size();
-      cases += "><failure message=\"" + std::to_string(n) + (n == 1 ? " finding" : " findings") +
-               "\">" + escape_markup(text) + "</failure></testcase>\n";
+      cases += ">" + failure_of(law) + "</testcase>\n";
     }
   }
   const bool failed = !is_complete(report.outcome);

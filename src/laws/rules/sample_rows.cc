@@ -53,6 +53,20 @@ void SampleRows::on_input(const Event& event, const InputEvent& input) {
   }
 }
 
+void SampleRows::Comparison::add(std::int64_t of,
+                                 const std::array<std::int32_t, 2>& by,
+                                 bool same) {
+  if (by[0] == by[1]) {
+    ++(same ? n_same_on_rank : n_other_on_rank);
+    return;
+  }
+  if (!same && n_other_across == 0) {
+    id = of;
+    ranks = by;
+  }
+  ++(same ? n_same_across : n_other_across);
+}
+
 SampleRows::Comparison SampleRows::compare(std::int32_t attempt) const {
   std::vector<Placed> all;
   for (const auto& [key, reader] : readers_) {
@@ -64,18 +78,7 @@ SampleRows::Comparison SampleRows::compare(std::int32_t attempt) const {
   for (std::size_t i = 1; i < all.size(); ++i) {
     const Placed& left = all[i - 1];
     const Placed& right = all[i];
-    if (left.id != right.id) continue;
-    const bool same = left.row == right.row;
-    if (left.rank == right.rank) {
-      ++(same ? found.n_same_on_rank : found.n_other_on_rank);
-      continue;
-    }
-    if (!same && found.n_other_across == 0) {
-      found.id = left.id;
-      found.ranks[0] = left.rank;
-      found.ranks[1] = right.rank;
-    }
-    ++(same ? found.n_same_across : found.n_other_across);
+    if (left.id == right.id) found.add(left.id, {left.rank, right.rank}, left.row == right.row);
   }
   return found;
 }

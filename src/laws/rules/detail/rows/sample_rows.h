@@ -1,6 +1,7 @@
 // Whether a sample's number stands for the same row on every rank.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -58,7 +59,10 @@ class SampleRows {
     std::int64_t n_same_across = 0;
     std::int64_t n_other_across = 0;
     std::int64_t id = 0;  ///< The first that differs, and the two ranks.
-    std::int32_t ranks[2] = {0, 0};
+    std::array<std::int32_t, 2> ranks = {0, 0};
+
+    /// Two ranks that have read one number, and whether it meant the same row.
+    void add(std::int64_t of, const std::array<std::int32_t, 2>& by, bool same);
   };
 
   Comparison compare(std::int32_t attempt) const;
