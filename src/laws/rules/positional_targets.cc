@@ -24,13 +24,12 @@ bool are_distinct(std::span<const std::uint64_t> rows) {
 /// tail of a binomial distribution.
 double chance_of(std::int64_t k, std::int64_t n, std::int32_t n_ranks) {
   const double p = 1.0 / n_ranks;
-  double tail = 0.0;
-  for (std::int64_t i = k; i <= n; ++i) {
-    const auto chosen = static_cast<double>(i);
-    const auto all = static_cast<double>(n);
-    const double log_choose =
-        std::lgamma(all + 1.0) - std::lgamma(chosen + 1.0) - std::lgamma(all - chosen + 1.0);
-    tail += std::exp(log_choose + chosen * std::log(p) + (all - chosen) * std::log1p(-p));
+  double log_term = static_cast<double>(n) * std::log1p(-p);  // Of none; then of one more each.
+  double tail = k == 0 ? std::exp(log_term) : 0.0;
+  for (std::int64_t i = 1; i <= n; ++i) {
+    log_term += std::log(static_cast<double>(n - i + 1) / static_cast<double>(i));
+    log_term += std::log(p) - std::log1p(-p);
+    if (i >= k) tail += std::exp(log_term);
   }
   return tail;
 }
