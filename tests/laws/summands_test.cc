@@ -47,7 +47,8 @@ TEST(SummandsTest, ASumThatRanksDivideByDifferentNumbersGetsAdvice) {
 }
 
 /// Two wrappers with a loss each, the first of which is divided by the number of ranks, 2; they may belong to one backward.
-bool is_divided_again(bool other_is_divided, bool other_is_called) {
+/// `whole`: the other wrapper's loss is one that a backward of its own starts from.
+bool is_divided_again(bool other_is_divided, bool other_is_called, bool whole = false) {
   DdpJob job(2);
   for (job.wrapper = 0; job.wrapper < 2; ++job.wrapper) job.wrap();
   for (int step = 0; step < 4; ++step) {
@@ -55,7 +56,8 @@ bool is_divided_again(bool other_is_divided, bool other_is_called) {
       for (job.wrapper = 0; job.wrapper < 2; ++job.wrapper) {
         job.forward(rank);
         if (job.wrapper == 1 && !other_is_called) continue;
-        job.stream.add(rank, LossEvent{.denominator = 8, .n_rows = 4});
+        job.stream.add(rank,
+                       LossEvent{.denominator = 8, .n_rows = whole && job.wrapper == 1 ? 0 : 4});
       }
       for (job.wrapper = 0; job.wrapper < 2; ++job.wrapper) {
         const bool is_divided = job.wrapper == 0 || (other_is_divided && other_is_called);
@@ -79,6 +81,7 @@ TEST(SummandsTest, AFactorOfOneSummandIsItsWeight) {
   EXPECT_TRUE(is_divided_again(false, false)) << "there is no other loss";
   EXPECT_TRUE(is_divided_again(true, true)) << "both are divided";
   EXPECT_FALSE(is_divided_again(false, true));
+  EXPECT_TRUE(is_divided_again(false, true, true)) << "of another backward";
 }
 
 /// The id of the only advice on two ranks that compute a gradient and then sum tensors of `count` elements twice.

@@ -63,10 +63,11 @@ void DividedLosses::on_loss(const Event& event,
   }
 }
 
-// One backward may start from the sum of several wrappers' losses, and a factor of one summand is its weight. A loss is
-// called first, and may be divided after that.
+// One backward may start from the sum of several wrappers' losses, and a factor of one summand is its weight. A loss function
+// is called first, and its result may be divided after that; what a backward starts from is whole.
 void DividedLosses::note_elsewhere(WrapperKey wrapper, const LossEvent& loss, RankRange who) {
-  const std::int32_t undivided = !has_known_divisor(loss) ? 1 : is_of_backward(loss) ? -1 : 0;
+  const bool is_known = has_known_divisor(loss);
+  const std::int32_t undivided = is_of_backward(loss) ? (is_known ? -1 : 0) : (is_known ? 0 : 1);
   for (auto& [other, by_rank] : counts_) {
     if (other == wrapper || other.attempt != wrapper.attempt) continue;
     for (auto& [rank, count] : by_rank) {

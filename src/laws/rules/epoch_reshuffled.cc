@@ -133,9 +133,9 @@ class EpochReshuffled final : public Law {
         now.epoch < before.epoch;  // By another sampler, as where a job is resumed.
     now.nth = begins_again ? 0 : before.nth + 1;
     known->second = now;
-    if (begins_again) return;
-    note_name(place, before, now);
-    if (is_ours(names.text(epoch.sampler))) note_advance(advances_[place], before, now);
+    if (!begins_again) note_name(place, before, now);
+    if (!begins_again && is_ours(names.text(epoch.sampler)))
+      note_advance(advances_[place], before, now);
     if (before.epoch == now.epoch) return;  // Begun again, not the next one.
     const bool keyed = is_ours(names.text(epoch.sampler));
     const bool comparable = epoch.dataset_size >= kOrdersMeanSomething;

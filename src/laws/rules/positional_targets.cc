@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 #include <limits>
 
+#include "lockstep/laws/rules/detail/rows/row_passes.h"
 #include "lockstep/tensor/digest.h"
 #include "lockstep/tensor/dtype.h"
 
@@ -14,15 +15,11 @@ namespace {
 
 constexpr std::size_t kMostPasses = 128;
 /// Of programs in which no rank is favoured, one in a million is advised.
-constexpr double kUnlikely = 1e-6;
-
-bool are_distinct(std::span<const std::uint64_t> rows) {
-  return rows.size() > 1 && std::set<std::uint64_t>(rows.begin(), rows.end()).size() == rows.size();
-}
+constexpr double kUnlikelyFavour = 1e-6;
 
 /// The chance that one rank of `n_ranks` that are all alike has the smallest loss in at least `k` of `n` passes: the
 /// tail of a binomial distribution.
-double chance_of(std::int64_t k, std::int64_t n, std::int32_t n_ranks) {
+double chance_of_favour(std::int64_t k, std::int64_t n, std::int32_t n_ranks) {
   const double p = 1.0 / n_ranks;
   double log_term = static_cast<double>(n) * std::log1p(-p);  // Of none; then of one more each.
   double tail = k == 0 ? std::exp(log_term) : 0.0;
@@ -103,7 +100,7 @@ std::vector<Advice> PositionalTargets::advice(const Wrappers& wrappers) const {
     if (wrap == nullptr || wrap->group != 0 || wrap->n_ranks < 2) continue;
     const Tally tally = tally_of(passes, wrap->n_ranks);
     if (tally.n == 0 || tally.n_other > 0) continue;
-    if (chance_of(tally.n_smallest, tally.n, wrap->n_ranks) > kUnlikely) continue;
+    if (chance_of_favour(tally.n_smallest, tally.n, wrap->n_ranks) > kUnlikelyFavour) continue;
     return {{"A-targets-not-offset",
              fmt::format("the loss compares each rank's rows with rows gathered from all {} ranks, "
                          "but all ranks have the same integer targets. Rank 0's loss was the "

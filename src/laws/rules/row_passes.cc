@@ -92,6 +92,10 @@ class RowPass {
 
 }  // namespace
 
+bool are_distinct(Rows rows) {
+  return rows.size() > 1 && std::set<std::uint64_t>(rows.begin(), rows.end()).size() == rows.size();
+}
+
 bool are_alike(const Forwards& forwards, std::size_t at) {
   return std::ranges::all_of(forwards.by_rank, [&](const RowList* own) {
     return std::ranges::equal((*own)[at], (*forwards.by_rank.front())[at]);

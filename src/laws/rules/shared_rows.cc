@@ -36,11 +36,6 @@ bool alike(const RowList& left, const RowList& right, std::size_t n) {
   return true;
 }
 
-/// Rows of which none is like another: not a constant, a mask or a padding.
-bool are_distinct(Rows rows) {
-  return rows.size() > 1 && std::set<std::uint64_t>(rows.begin(), rows.end()).size() == rows.size();
-}
-
 }  // namespace
 
 void SharedRows::add(const Event& event, const InputEvent& input) {

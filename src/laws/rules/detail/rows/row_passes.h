@@ -11,6 +11,9 @@ namespace lockstep::laws {
 /// What one forward of one rank was given: a digest per row.
 using Rows = std::span<const std::uint64_t>;
 
+/// Several rows of which none is like another: not a constant, a mask or a padding.
+bool are_distinct(Rows rows);
+
 /// What the forwards of one rank were given, one after another.
 class RowList {
  public:
