@@ -24,6 +24,12 @@ struct Contrast {
   bool distinct = true;
   std::int32_t group = 0;
   std::string_view argument = kTargetArgument;
+  CollectiveOp call = CollectiveOp::kAllGather;
+  bool dropped = false;
+  std::int64_t n_elems = 1;
+  bool grad = true;
+  bool second_loss = false;  ///< Of each pass, smallest on rank 1.
+  int n_with_offset = 0;     ///< First passes, in which ranks have other targets.
 };
 
 std::vector<std::uint64_t> contrast_targets(const Contrast& how, std::int32_t rank) {
@@ -47,20 +53,24 @@ DdpJob contrast_job(const Contrast& how) {
       // The first pass shows that the loss gathers; what it is compared with is not asked for before that.
       if (how.gathers) {
         job.stream.add(rank,
-                       ExchangeEvent{.call = CollectiveOp::kAllGather,
+                       ExchangeEvent{.call = how.call,
                                      .group = how.group,
                                      .seq = pass,
                                      .n_ranks = how.n_ranks,
                                      .join = ExchangeJoin::kFunction,
+                                     .dropped = how.dropped,
                                      .answered = true});
       }
-      const std::vector<std::uint64_t> rows = contrast_targets(how, rank);
+      Contrast now = how;
+      if (pass < how.n_with_offset) now.offset = 4;
+      const std::vector<std::uint64_t> rows = contrast_targets(now, rank);
       job.stream.add(rank,
                      InputEvent{.argument = job.stream.name(how.argument),
                                 .dtype = how.dtype,
-                                .n_elems = 1,
+                                .n_elems = how.n_elems,
                                 .rows = rows});
-      job.stream.add(rank, LossEvent{.value = rank == best ? 1.0 : 2.0});
+      job.stream.add(rank, LossEvent{.value = rank == best ? 1.0 : 2.0, .grad = how.grad});
+      if (how.second_loss) job.stream.add(rank, LossEvent{.value = rank == 1 ? 1.0 : 2.0});
       ++job.at(rank).opt;
       job.at(rank).micro = -1;
     }
@@ -111,7 +121,19 @@ TEST(PositionalTargetsTest, OnlyDistinctIntegersOverGatheredRowsOfAllRanksCount)
   EXPECT_EQ(advised_of_contrast({.distinct = false}), "") << "labels of classes";
   EXPECT_EQ(advised_of_contrast({.dtype = DType::kF32}), "");
   EXPECT_EQ(advised_of_contrast({.group = 3}), "") << "ranks may share out one model";
+  EXPECT_EQ(advised_of_contrast({.call = CollectiveOp::kAllReduce}), "");
+  EXPECT_EQ(advised_of_contrast({.dropped = true}), "") << "nothing of it is in the loss";
+  EXPECT_EQ(advised_of_contrast({.n_elems = 2}), "") << "rows of numbers";
+  EXPECT_EQ(advised_of_contrast({.grad = false}), "") << "only looked at";
+  EXPECT_EQ(advised_of_contrast({.n_passes = 20, .n_rank_0_is_best = 20, .n_with_offset = 1}), "")
+      << "targets that differ in some pass are no bare places";
   EXPECT_EQ(advised_of_contrast({.argument = "1"}), "") << "not a target";
+}
+
+TEST(PositionalTargetsTest, TheFirstLossOfAPassCountsInTheFirst128Passes) {
+  EXPECT_NE(advised_of_contrast({.second_loss = true}), "");
+  const std::string text = advised_of_contrast({.n_passes = 200, .n_rank_0_is_best = 200});
+  EXPECT_NE(text.find("in 128 of 128 backward passes"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -42,6 +42,10 @@ TEST(ResumedEpochsTest, AFirstPassInTheOrderOfEpoch0BeforeALaterEpochGetsAdvice)
       "4. In a resumed job, call set_epoch(epoch) before each pass, also before the first.");
 }
 
+TEST(ResumedEpochsTest, APassThatIsRepeatedLaterIsNoOtherStep) {
+  EXPECT_NE(advised_of_epochs({0, 4, 5, 5, 6}), "");
+}
+
 TEST(ResumedEpochsTest, EpochsThatFollowOneAnotherAreRight) {
   EXPECT_EQ(advised_of_epochs({0, 1, 2, 3}), "");
   EXPECT_EQ(advised_of_epochs({3, 4, 5}), "") << "resumed";

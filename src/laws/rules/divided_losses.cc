@@ -69,7 +69,7 @@ void DividedLosses::note_elsewhere(WrapperKey wrapper, const LossEvent& loss, Ra
   const bool is_known = has_known_divisor(loss);
   const std::int32_t undivided = is_of_backward(loss) ? (is_known ? -1 : 0) : (is_known ? 0 : 1);
   for (auto& [other, by_rank] : counts_) {
-    if (other == wrapper || other.attempt != wrapper.attempt) continue;
+    if (other == wrapper) continue;
     for (auto& [rank, count] : by_rank) {
       if (rank >= who.first && rank < who.first + who.n) count.n_undivided_elsewhere += undivided;
     }

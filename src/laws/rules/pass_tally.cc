@@ -19,7 +19,7 @@ void PassTally::keep_one_reader_per_share() {
   std::map<std::vector<std::int64_t>, std::vector<std::int32_t>> by_share;
   for (const auto& [rank, ids] : by_rank) by_share[ids].push_back(rank);
   const auto n_shares = std::ssize(by_share);
-  if (n_shares < 2 || n_shares == n_ranks || n_ranks % n_shares != 0) return;
+  if (n_shares < 2 || n_shares == n_ranks) return;
   const bool is_copied = std::ranges::all_of(
       by_share, [&](const auto& share) { return std::ssize(share.second) * n_shares == n_ranks; });
   const bool is_declared = std::ranges::all_of(

@@ -70,7 +70,8 @@ void SampleRows::Comparison::add(std::int64_t of,
 SampleRows::Comparison SampleRows::compare(std::int32_t attempt) const {
   std::vector<Placed> all;
   for (const auto& [key, reader] : readers_) {
-    if (key.attempt != attempt || reader.n_passes < 2) continue;
+    if (key.attempt != attempt || reader.n_passes < 2)
+      continue;  // One pass repeats nothing: saves the sort.
     for (const Read& read : reader.reads) all.push_back({read.id, key.rank, read.row});
   }
   std::ranges::sort(all);
