@@ -144,7 +144,7 @@ def is_running(process: str) -> bool:
 
 
 # -- output
-SAYS = "from lockstep import saying\nimport sys\nsys.exit(saying.ended(lambda: saying.say('said') or 0))"
+SAYS = "from lockstep import terminal\nimport sys\nsys.exit(terminal.ended(lambda: terminal.say('said') or 0))"
 
 
 @pytest.mark.parametrize("buffered", [False, True])

@@ -126,7 +126,7 @@ TEST(PositionalTargetsTest, OnlyDistinctIntegersOverGatheredRowsOfAllRanksCount)
   EXPECT_EQ(advised_of_contrast({.n_elems = 2}), "") << "rows of numbers";
   EXPECT_EQ(advised_of_contrast({.grad = false}), "") << "only looked at";
   EXPECT_EQ(advised_of_contrast({.n_passes = 20, .n_rank_0_is_best = 20, .n_with_offset = 1}), "")
-      << "targets that differ in some pass are no bare places";
+      << "a pass has targets that differ from the places";
   EXPECT_EQ(advised_of_contrast({.argument = "1"}), "") << "not a target";
 }
 
