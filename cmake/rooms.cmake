@@ -173,7 +173,7 @@ function(lockstep_room_tests path)
       target_link_libraries(${name}_${kind} PRIVATE lockstep_measured_test_options)
     else()
       target_link_libraries(${name}_${kind} PRIVATE lockstep_test_options)
-      target_precompile_headers(${name}_${kind} REUSE_FROM lockstep_test_headers)
+      target_precompile_headers(${name}_${kind} REUSE_FROM lockstep_${kind}_headers)
     endif()
     target_compile_definitions(${name}_${kind} PRIVATE
       LOCKSTEP_SOURCE_DIR="${PROJECT_SOURCE_DIR}" LOCKSTEP_BINARY_DIR="${PROJECT_BINARY_DIR}")

@@ -31,6 +31,8 @@ FAILED = 1  # Of pytest: tests ran, and some failed.
 PATIENCE_S = 15.0  # A loader's workers look every 5 s whether their rank is still there.
 PR_SET_CHILD_SUBREAPER = 36
 CORE = ("core", "commands", "explore", "hostile", "museum", "lasting", "live", "texts", "suite")
+SHORTENED = ("torch_jobs/caught_test.py", "torch_jobs/left_out_test.py", "virtual/reported_test.py", "virtual/laws_test.py",
+             "virtual/equal_to_gloo_test.py")  # In a soak as a whole: soaking.py.
 SUITES = ("core", "torch", "virtual", "types", "wheel", "soak")
 
 
@@ -115,7 +117,7 @@ def command_of(what: str, interpreter: Path | str, build: Path) -> list[str]:
         return [*pytest, "-p", "no:cacheprovider", *(str(HERE / f"{name}_test.py") for name in CORE)]
     if what in AGAIN:  # Of "torch" the folder has another name: it would hide PyTorch.
         return [*pytest, str(HERE / ("torch_jobs" if what == "torch" else what))]
-    also = ("torch_jobs/caught_test.py", "virtual/reported_test.py") if what == "soak" else ()  # As a whole: soaking.py.
+    also = SHORTENED if what == "soak" else ()
     return [*pytest, "-p", "no:cacheprovider", str(HERE / what), *(str(HERE / name) for name in also)]
 
 
@@ -142,6 +144,7 @@ def tested(words: list[str], environment: dict[str, str], repeats: bool) -> int:
 
 
 def main(build: Path, what: str, arguments: list[str]) -> int:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background job ignores it, and tests interrupt programs.
     environment = dict(os.environ, PYTHONPATH=str(build / "python"), OMP_NUM_THREADS="1",
                        PYTHONDONTWRITEBYTECODE="1", LOCKSTEP_BUILD=str(build))
     if what == "soak":

@@ -8,6 +8,7 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import soaking
 
 HERE = Path(__file__).resolve().parent
 LEAVES = 'subprocess.Popen(["sleep", "3600"], start_new_session=True)'  # With the suite's output in its hands.
@@ -91,3 +92,12 @@ def test_without_repeats_one_failure_fails(tmp_path: Path) -> None:
 def test_what_lockstep_leaves_among_temporary_files_fails_the_suite(tmp_path: Path) -> None:
     ran = suite_of("import tempfile; tempfile.mkdtemp(prefix='lockstep-')", tmp_path)
     assert ran.returncode == 1 and "Lockstep left:" in ran.stderr
+
+
+def test_each_script_runs_on_one_number_of_ranks_and_in_a_soak_on_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soaking, "SOAK", False)
+    assert soaking.with_ranks("abc") == [("a", 2), ("b", 3), ("c", 2)]
+    assert soaking.with_ranks("abc", shift=1) == [("a", 3), ("b", 2), ("c", 3)]
+    assert soaking.with_ranks("abcd", (2, 3, 4)) == [("a", 2), ("b", 3), ("c", 4), ("d", 2)]
+    monkeypatch.setattr(soaking, "SOAK", True)
+    assert soaking.with_ranks("ab") == [("a", 2), ("a", 3), ("b", 2), ("b", 3)]

@@ -213,9 +213,10 @@ Work ProcessGroup::issue(const Signature& signature,
 void ProcessGroup::follow_own(const CollectiveCall& call, bool has_ended) {
   const CollectiveOp op = call.signature.op;
   const ReduceOp reduce = call.signature.reduce;
-  const bool adds =
-      op == CollectiveOp::kAllReduce && (reduce == ReduceOp::kSum || reduce == ReduceOp::kAvg);
-  if (id() != 0 || !(adds || op == CollectiveOp::kBroadcast)) return;
+  const bool is_sum = reduce == ReduceOp::kSum || reduce == ReduceOp::kAvg;
+  const bool adds = op == CollectiveOp::kAllReduce && is_sum;
+  const bool adds_shards = op == CollectiveOp::kReduceScatter && is_sum && has_ended;
+  if (id() != 0 || !(adds || adds_shards || op == CollectiveOp::kBroadcast)) return;
   OwnReductions& follower = *runtime().own_reductions();
   for (const Memory& memory : has_ended ? call.outputs : call.inputs) {
     if (!is_floating(memory.dtype)) continue;
@@ -225,7 +226,13 @@ void ProcessGroup::follow_own(const CollectiveCall& call, bool has_ended) {
                                    .on_host = memory.device == Device::kCpu,
                                    .adds = adds,
                                    .site = call.signature.site};
-    has_ended ? follower.on_received(sent) : follower.on_sent(sent);
+    if (!has_ended) {
+      follower.on_sent(sent);
+    } else if (adds_shards) {
+      follower.on_shard_received(sent);
+    } else {
+      follower.on_received(sent);
+    }
   }
 }
 

@@ -229,15 +229,19 @@ class OwnLoops::Loop final : public GradHook, public BackwardCallback, public St
   bool running_ = false;  // A backward has reached it, and has not ended.
 };
 
-OwnLoops::OwnLoops(Runtime& runtime, std::int32_t n_ranks) : runtime_(&runtime), n_ranks_(n_ranks) {
+OwnLoops::OwnLoops(Runtime& runtime, std::int32_t n_ranks)
+    : runtime_(&runtime), n_ranks_(n_ranks), shards_(runtime.recorder()->rank(), n_ranks) {
   runtime.set_own_reductions(this);
 }
 
 OwnLoops::~OwnLoops() { runtime_->set_own_reductions(nullptr); }
 
 void OwnLoops::on_received(const Sent& received) {
+  shards_.on_whole(received);
   for (const std::unique_ptr<Loop>& loop : loops_) loop->on_received(received);
 }
+
+void OwnLoops::on_shard_received(const Sent& received) { shards_.on_shard(received); }
 
 void OwnLoops::on_sent(const Sent& sent) {
   for (const std::unique_ptr<Loop>& loop : loops_) loop->on_sent(sent);
@@ -248,7 +252,18 @@ void OwnLoops::on_sent(const Sent& sent) {
 
 bool OwnLoops::any_wrapped() const { return runtime_->recorder()->n_wrappers() != n_begun_; }
 
+void OwnLoops::record_shard_factor(std::span<const Variable> parameters) {
+  const std::optional<double> factor = shards_.on_step(parameters);
+  if (!factor) return;
+  Recorder& recorder = *runtime_->recorder();
+  recorder.record(ClipEvent{.kind = ClipKind::kPart,
+                            .factor = *factor,
+                            .layout = recorder.names().intern_layout({}),
+                            .whole = false});
+}
+
 void OwnLoops::before_step(std::span<const Variable> parameters) {
+  record_shard_factor(parameters);
   std::erase_if(loops_, [&](const std::unique_ptr<Loop>& loop) {
     const bool falls_short = loop->owns_any_of(parameters) && !loop->is_sent();
     const bool ends = falls_short || !loop->has_any();

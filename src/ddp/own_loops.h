@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/autograd/variable.h"
+#include "lockstep/ddp/shard_factors.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep {
@@ -41,6 +42,7 @@ class OwnLoops final : public OwnReductions {
 
   void on_sent(const Sent& sent) override;
   void on_received(const Sent& received) override;
+  void on_shard_received(const Sent& received) override;
   void before_step(std::span<const Variable> parameters) override;
   void after_step(std::span<const Variable> parameters) override;
 
@@ -68,8 +70,11 @@ class OwnLoops final : public OwnReductions {
   std::vector<NamedVariable> reduced_of(const std::vector<NamedVariable>& free) const;
   void forget_sent_of(std::span<const Variable> parameters);
 
+  void record_shard_factor(std::span<const Variable> parameters);
+
   Runtime* runtime_;
   std::int32_t n_ranks_;
+  ShardFactors shards_;
   std::vector<Piece> sent_;                               // That no step has used.
   std::optional<std::vector<NamedVariable>> shared_out_;  // By a first step that is under way.
   std::set<std::uint32_t> stepped_;                       // Parameters, by id.

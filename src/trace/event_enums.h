@@ -218,7 +218,7 @@ inline constexpr EnumNames<3> kEnumNames<LossReduction> = {"mean", "sum", "given
 enum class ClipKind : std::uint8_t {
   kNorm,
   kValue,
-  kPart,  ///< A rank's parts of a model that is divided were multiplied by `factor`, whatever for.
+  kPart,  ///< A rank's shards of gradients were multiplied by `factor`, whatever for.
 };
 template <>
 inline constexpr EnumNames<3> kEnumNames<ClipKind> = {"norm", "value", "part"};

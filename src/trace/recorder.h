@@ -96,6 +96,8 @@ class OwnReductions {
   virtual void on_sent(const Sent& sent) = 0;
   /// What has come back of them, in the place of what was sent or elsewhere.
   virtual void on_received(const Sent& received) = 0;
+  /// A reduce-scatter has returned this rank's shard of a sum or mean over all ranks.
+  virtual void on_shard_received(const Sent& received) = 0;
   /// An optimizer is about to step with these parameters.
   virtual void before_step(std::span<const Variable> parameters) = 0;
   /// It has, and the step is recorded.

@@ -78,12 +78,17 @@ class SentByTheProgram final : public OwnReductions {
     back += std::to_string(received.n_elems) + (received.adds ? "+ " : " ");
   }
 
+  void on_shard_received(const Sent& received) override {
+    shards += std::to_string(received.n_elems) + " ";
+  }
+
   void before_step(std::span<const Variable> /*parameters*/) override {}
 
   void after_step(std::span<const Variable> /*parameters*/) override {}
 
   std::string text;
   std::string back;
+  std::string shards;
 };
 
 TEST(ProcessGroupTest, WhatAProgramSendsToAllRanksIsFollowed) {
@@ -99,8 +104,10 @@ TEST(ProcessGroupTest, WhatAProgramSendsToAllRanksIsFollowed) {
                            group->all_reduce(data, ReduceOp::kAvg),
                            group->broadcast(data, 0),
                            group->all_reduce_coalesced(two),
+                           group->reduce_scatter_tensor(data, data),
                            // None of these brings the sum of gradients to all ranks.
                            group->all_reduce(data, ReduceOp::kMax),
+                           group->reduce_scatter_tensor(data, data, ReduceOp::kMax),
                            group->reduce(data, 0),
                            group->all_reduce(Memory::of(std::span(counts))),
                            group->all_reduce(data, ReduceOp::kSum, {.wrapper = 0})}) {
@@ -110,6 +117,7 @@ TEST(ProcessGroupTest, WhatAProgramSendsToAllRanksIsFollowed) {
   group->split(self)->all_reduce(data).wait_or_throw();
   EXPECT_EQ(sent.text, "3+ 3+ 3 1+ 2+ ");
   EXPECT_EQ(sent.back, sent.text);
+  EXPECT_EQ(sent.shards, "3 ");
   test.runtime.set_own_reductions(nullptr);
 }
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -122,6 +123,8 @@ def environment_of(arguments: argparse.Namespace, scratch: Path) -> dict[str, st
                    "CMAKE_GENERATOR": arguments.generator,
                    "CMAKE_PREFIX_PATH": ":".join([str(arguments.prefix.resolve()),
                                                   arguments.prefix_path.replace(";", ":")])}
+    if shutil.which("ccache"):  # The same programs are built again and again, in a folder of another name each time.
+        environment |= {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CCACHE_BASEDIR": str(scratch.resolve()), "CCACHE_NOHASHDIR": "1"}
     if arguments.torch:
         paths.insert(0, arguments.torch.resolve() / "bin")
     if arguments.python:

@@ -19,3 +19,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+
+#include "lockstep/autograd/variable.h"
+#include "lockstep/tensor/kernels.h"
+#include "lockstep/trace/recorder.h"

@@ -34,6 +34,7 @@ never which version it is:
     trainings.py  which training a wrapper belongs to
     sharded.py  models that fully_shard divides
     fsdp_parts.py  a rank's parts of them
+    shard_factors.py  a rank's shard of gradients, where the program divides the optimizer by itself
     streams.py  random numbers that dropout and data sets draw
     buckets.py  buckets that are made anew
     files.py  torch.save and torch.load
@@ -125,13 +126,14 @@ def import_seams() -> tuple[ModuleType, ...]:
         opened_files,
         samplers,
         schedules,
+        shard_factors,
         sharded,
         stepping,
         streams,
         wrapping,
     )
 
-    return (wrapping, exchanges, in_flight, averaging, averaged_models, buckets, gradients, delayed_reduction, stepping, schedules, sharded, clipping,
+    return (wrapping, exchanges, in_flight, averaging, averaged_models, buckets, gradients, delayed_reduction, stepping, schedules, sharded, shard_factors, clipping,
             companions, frozen_modules, joining, streams, batches, kept_batches, samplers, numberings, files, opened_files, loading, ending)
 
 

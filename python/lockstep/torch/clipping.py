@@ -32,8 +32,11 @@ class Clipping:
         self._norm, self._order = weakref.ref(norm), float(order)
 
     def looks(self) -> bool:
-        return self.recorder.pen is not None and any(
-            wrapper.looks for wrapper in self.recorder.wrapping.all)
+        if self.recorder.pen is None:
+            return False
+        shards = self.recorder.shard_factors
+        wrapped = any(wrapper.looks for wrapper in self.recorder.wrapping.all)
+        return wrapped or (shards is not None and shards.waits)
 
     def by_norm(self, parameters: list[Any], limit: float, norm: Any, order: float | None = None) -> None:
         """Before the gradients are scaled."""
@@ -41,6 +44,8 @@ class Clipping:
         given = self._order if order is None else float(order)
         total = torch.as_tensor(norm)
         factor = float(torch.clamp(float(limit) / (total + 1e-6), max=1.0))
+        if self.recorder.shard_factors is not None:
+            self.recorder.shard_factors.clipped(parameters, factor)
         self._write(ClipKind.NORM, parameters, float(limit), given, float(total), factor, not own,
                     self._measured(parameters, given) if own else 0.0)
 

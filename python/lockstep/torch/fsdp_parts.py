@@ -89,7 +89,7 @@ class PartGradients:
                 return None
             if not bool(before.any()):
                 continue  # Any number fits.
-            factor = _factor_between(before.flatten().double(), after.flatten().double())
+            factor = factor_between(before.flatten().double(), after.flatten().double())
             if factor is None:
                 return None
             factors.append(factor)
@@ -100,7 +100,8 @@ class PartGradients:
         return one if all(abs(other - one) <= 2.0 * ROUNDING * abs(one) for other in factors) else None
 
 
-def _factor_between(before: Any, after: Any) -> float | None:
+def factor_between(before: Any, after: Any) -> float | None:
+    """The one number by which all elements of a flat tensor were multiplied; None: there is none."""
     at = int(before.abs().argmax())
     factor = float(after[at] / before[at])
     if not 0.0 < factor < float("inf"):

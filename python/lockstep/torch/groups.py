@@ -86,7 +86,7 @@ class Calls:
     def __init__(self, groups: Groups, number: int, group: Any) -> None:
         self.recorder = groups.recorder
         self._left_out = groups.recorder.left_out
-        self.number = number
+        self.number: int = number
         self.size, self.rank = int(group.size()), int(group.rank())
         self.open = groups.open  # Ticket -> work, of all groups.
         self._awaited = groups.awaited
@@ -190,6 +190,8 @@ class Calls:
                     recorder.in_flight.settle(self.number)
             if recorder.averaging is not None:
                 recorder.averaging.posted(posted)
+            if recorder.shard_factors is not None:
+                recorder.shard_factors.posted(posted)
 
     def write_left_out(self) -> None:
         """What was only counted so far. A call that has not completed is recorded as any other."""

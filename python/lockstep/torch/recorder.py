@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lockstep.torch.patches import Patches
     from lockstep.torch.samplers import Samplers
     from lockstep.torch.schedules import Schedules
+    from lockstep.torch.shard_factors import ShardFactors
     from lockstep.torch.sharded import Sharded
     from lockstep.torch.streams import Streams
     from lockstep.torch.wrapping import Wrapping
@@ -92,6 +93,7 @@ class Recorder:
         self.in_flight: InFlight | None = None
         self.schedules: Schedules | None = None
         self.sharded: Sharded | None = None
+        self.shard_factors: ShardFactors | None = None
         self.wrapping: Wrapping
         self.input_rows: dict[int, InputRows] = {}  # By wrapper.
         self.n_losses: Counter[int] = Counter()  # By wrapper.

@@ -272,6 +272,8 @@ def install(recorder: Recorder) -> None:
         try:
             if recorder.averaging is not None:
                 recorder.averaging.stepping(optimizer)
+            if recorder.shard_factors is not None:
+                recorder.shard_factors.stepping(optimizer)
             stepping.before(optimizer)
         except Exception as error:
             recorder.trouble(SEAM, error)
@@ -291,6 +293,8 @@ def install(recorder: Recorder) -> None:
             recorder.batches.stepped(optimizer)
             if recorder.sharded is not None:
                 recorder.sharded.stepped()
+            if recorder.shard_factors is not None:
+                recorder.shard_factors.stepped()
         except Exception as error:
             recorder.trouble(SEAM, error)
 

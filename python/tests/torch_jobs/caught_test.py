@@ -3,15 +3,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lockstep
 import pytest
 from forked import SCRIPTS, Ran, Recorder, run_job
-from soaking import SOAK
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from soaking import with_ranks
 
 
 @dataclass(frozen=True)
@@ -171,11 +167,6 @@ UNDESERVED = ("A-batch-norm-uneven", "A-batches-kept", "A-batches-repeat", "A-bu
               "A-divided-again", "A-never-steps", "A-nothing-wrapped", "A-numbered-apart", "A-operations-differ", "A-order-comes-apart", "A-other-divisor", "A-padding-counted", "A-read-early", "A-rows-shared", "A-same-gradients", "A-same-inputs", "A-same-losses", "A-samples-differ", "A-targets-not-offset", "A-schedule-ends-early", "A-schedule-too-long", "A-stays-in-evaluation", "A-uneven-means", "A-weighed-ranks",
               "A-unwrapped", "A-evaluated-apart", "A-nothing-loaded", "A-overwritten", "A-written-over", "A-wrapped-again")
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
-
-
-def with_ranks(scripts: Iterable[str]) -> list[tuple[str, int]]:
-    """Every second script on two ranks and the others on three; in a soak, all on both."""
-    return [(script, ranks) for i, script in enumerate(scripts) for ranks in (2, 3) if SOAK or i % 2 == ranks % 2]
 
 
 def record(script: str, ranks: int, scratch: Path) -> tuple[Ran, lockstep.Report]:

@@ -20,6 +20,7 @@ from lockstep.torch import budget
 from lockstep.torch.budget import AGAIN, ENOUGH, FIRST, LEARNING, MOST_LEFT_OUT, Look, Looking
 from lockstep.torch.left_out import LeftOut
 from lockstep.torch.wrapping import Wrapper
+from soaking import with_ranks
 from unchanged_test import CONFIGURATIONS, JOB, PLAIN
 
 HEALTHY = ["clean.py", "accumulation.py", "clipping.py", "mixed_precision.py", "find_unused.py", "batch_norm_eval.py",
@@ -62,8 +63,7 @@ def longer(script: str, scratch: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-@pytest.mark.parametrize("script", HEALTHY)
+@pytest.mark.parametrize(("script", "ranks"), with_ranks(HEALTHY))
 def test_a_healthy_job_is_silent_where_ranks_leave_out_other_windows(script: str, ranks: int, seldom: None,
                                                                      tmp_path: Path) -> None:
     ran = run_job(longer(script, tmp_path), ranks, tmp_path / "trace", tmp_path, BUDGET)

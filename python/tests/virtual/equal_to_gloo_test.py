@@ -1,11 +1,11 @@
 """Virtual ranks compute what real Gloo processes compute, bit for bit, over a matrix of what DDP offers."""
 from __future__ import annotations
 
-import itertools
 import textwrap
 from pathlib import Path
 
 import pytest
+from soaking import with_ranks
 from torch_jobs.forked import run_job
 from torch_jobs.unchanged_test import CONFIGURATIONS, JOB, PLAIN
 from virtual_job import lines_of, printed, run_virtual
@@ -55,7 +55,7 @@ def results(text: str, ranks: int, scratch: Path, *given: str) -> tuple[list[str
     return lines_of(virtual, "rank "), lines
 
 
-@pytest.mark.parametrize(("name", "ranks"), list(itertools.product(CONFIGURATIONS, (2, 3, 4))))
+@pytest.mark.parametrize(("name", "ranks"), with_ranks(CONFIGURATIONS, (2, 3, 4)))
 def test_a_job_ends_with_the_bits_of_gloo(name: str, ranks: int, tmp_path: Path) -> None:
     virtual, real = results(job_of(name), ranks, tmp_path)
     assert len(virtual) == ranks * 6

@@ -4,6 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from soaking import with_ranks
 from torch_jobs.caught_test import BROKEN, HEALTHY, LOSSY, MEANT, fits
 from virtual_job import SCRIPTS, printed, run_virtual
 
@@ -22,8 +23,7 @@ def test_a_broken_script_is_caught(script: str) -> None:
         assert any(fits(finding, wanted) for finding in outcome.report.findings), f"{wanted}\n{outcome.report}"
 
 
-@pytest.mark.parametrize("ranks", [2, 3])
-@pytest.mark.parametrize("script", HEALTHY)
+@pytest.mark.parametrize(("script", "ranks"), with_ranks(HEALTHY, shift=1))
 def test_a_healthy_script_is_silent(script: str, ranks: int) -> None:
     outcome = run_virtual(SCRIPTS / script, ranks)
     assert outcome.found["outcome"] == "ok", outcome.found["wait_for"] + printed(outcome)

@@ -1,6 +1,7 @@
 // Loops that average gradients without a wrapper, and models that a loop uses beside the one it trains.
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "lockstep/comm.h"
 #include "lockstep/ddp.h"
@@ -52,6 +53,47 @@ void biases_not_divided(RankContext& rank, Form form) {
       }
     }
     optimizer.step();
+  }
+}
+
+// Ranks step a shard of all parameters each, and clip its gradient by the norm of that shard.
+void zero_clipped_apart(RankContext& rank, Form form) {
+  ProcessGroup& world = rank.world();
+  Generator init(1);
+  nn::Sequential model(rank.runtime());
+  model.append<nn::Linear>(4, 16, init);
+  model.append<nn::Tanh>();
+  model.append<nn::Linear>(16, 1, init);
+  const std::vector<Variable> parameters = model.parameters();
+  std::int64_t n_elems = 0;
+  for (const Variable& one : parameters) n_elems += one.data().n_elems();
+  const std::int64_t n_own = (n_elems + world.size() - 1) / world.size();
+  const Tensor whole = Tensor::zeros(rank.runtime(), {n_own * world.size()}, DType::kF32);
+  const auto each_place = [&](auto visit) {
+    std::int64_t at = 0;
+    for (const Variable& one : parameters) {
+      visit(one, whole.slice(at, one.shape()));
+      at += one.data().n_elems();
+    }
+  };
+  Kernels& kernels = rank.runtime().kernels();
+  each_place([&](const Variable& one, const Tensor& place) { kernels.copy(place, one.data()); });
+  const Variable shard(whole.slice(n_own * world.rank(), {n_own}).clone(), true);
+  optim::Sgd optimizer({shard}, kSgd);
+  for (std::int64_t step = 0; step < 3; ++step) {
+    const Batch batch = batch_of(rank, step);
+    model.zero_grad();
+    mse_loss(model(batch.x), batch.y).backward();
+    each_place([&](const Variable& one, const Tensor& place) { kernels.copy(place, one.grad()); });
+    const Tensor own = Tensor::empty_like(shard.data());
+    world.reduce_scatter_tensor(Memory::of(own), Memory::of(whole), ReduceOp::kAvg).wait_or_throw();
+    shard.set_grad(own);
+    double squares = std::pow(optim::total_norm(optimizer.parameters()), 2.0);
+    if (form.fixed) world.all_reduce(Memory::of(squares)).wait_or_throw();
+    optim::clip_grads_with_norm(optimizer.parameters(), {.max_norm = 0.125}, std::sqrt(squares));
+    optimizer.step();
+    world.all_gather_into_tensor(Memory::of(whole), Memory::of(shard)).wait_or_throw();
+    each_place([&](const Variable& one, const Tensor& place) { kernels.copy(one.data(), place); });
   }
 }
 
@@ -306,6 +348,10 @@ std::vector<Bug> loop_bugs() {
       {.id = "biases-not-divided",
        .program = biases_not_divided,
        .expected = {.law = "gradient-mean", .cause = "sum-vs-mean", .step = 1}},
+      {.id = "zero-clipped-apart",
+       .ranks = 3,
+       .program = zero_clipped_apart,
+       .expected = {.law = "norm-true", .cause = "clip-own-part", .ranks = {0, 1, 2}, .step = 0}},
       {.id = "own-mean-divided-again",
        .ranks = 3,
        .program = own_mean_divided_again,

@@ -1,4 +1,4 @@
-// By what ranks multiply their parts of the gradients of a model that is divided among them.
+// By what ranks multiply their shards of gradients, of a model or an optimizer that is divided among them.
 #pragma once
 
 #include <cstdint>
