@@ -68,6 +68,12 @@ TEST_F(ShardFactorsTest, AnAllReduceReturnsTheShardsOfAllRanksInTheirOrder) {
   EXPECT_EQ(step({counted(16, 0.5F, 17.0F)}), std::nullopt) << "not divisible by two";
 }
 
+TEST_F(ShardFactorsTest, AWorldOfOneRankHasNoShards) {
+  factors_ = {Rank{0}, 1};
+  factors_.on_whole(sent(counted(16)));
+  EXPECT_EQ(step({counted(16)}), std::nullopt);
+}
+
 TEST_F(ShardFactorsTest, SeveralShardsAreThoseOfSeveralParameters) {
   factors_.on_shard(sent(counted(8)));
   factors_.on_shard(sent(counted(8, 1.0F, 9.0F)));
@@ -94,6 +100,8 @@ TEST_F(ShardFactorsTest, FewerElementsThan16ZerosAndOtherSizesSayNothing) {
   EXPECT_EQ(step({Elements(16, 0.0F)}), std::nullopt) << "forgotten on purpose";
   factors_.on_shard(sent(counted(16)));
   EXPECT_EQ(step({counted(17, 2.0F)}), std::nullopt);
+  factors_.on_shard(sent(counted(17)));
+  EXPECT_EQ(step({counted(16, 2.0F)}), std::nullopt);
   factors_.on_shard(sent(counted(16)));
   EXPECT_EQ(step({counted(16, -1.0F)}), std::nullopt) << "an ascent";
 }

@@ -132,6 +132,20 @@ def test_few_elements_zeros_and_other_sizes_say_nothing(job: Job) -> None:
         assert job.step(gradient) == []
 
 
+def test_the_first_64_shards_of_a_step_are_kept(job: Job) -> None:
+    for n_posted, n_used in ((64, 64), (65, 64)):
+        for i in range(n_posted):
+            job.scatter(counted(1, i + 1))
+        assert job.step(counted(n_used) * 2) == [2.0]
+
+
+def test_a_buffer_with_gaps_and_a_sparse_gradient_say_nothing(job: Job) -> None:
+    job.scatter(counted(32)[::2])
+    assert job.step(counted(32)[::2].clone()) == []
+    job.scatter(counted(16))
+    assert job.step(counted(16).to_sparse()) == []
+
+
 def test_a_large_buffer_that_the_program_drops_is_let_go(job: Job) -> None:
     kept, dropped = counted(MOST_KEPT), counted(MOST_KEPT + 1)
     job.scatter(kept)
