@@ -7,7 +7,7 @@
 
 int main() {
   using namespace lockstep;
-  testing::TestRuntime test;
+  lockstep::testing::TestRuntime test;
   for (std::string line; std::getline(std::cin, line);) {
     const golden::Case one = golden::case_of(line);
     const bool scheme = one.kind.find('_') != std::string::npos;
