@@ -89,7 +89,7 @@ class ShardFactors:
         if sum(p.numel() for p in used) != sum(shard.n_elements for shard in shards):
             return
         owned = self.recorder.wrapping.owners()
-        if any(p.grad.dtype != torch.float32 or p.grad.is_sparse or id(p) in owned for p in used):
+        if any(id(p) in owned or not _is_plain(p.grad) for p in used):
             return
         factor = _factor(shards, used, clipped)
         if factor is None or self.recorder.pen is None:
@@ -105,6 +105,11 @@ class ShardFactors:
             outside.opt += 1
             self.recorder.moved(outside)
         self._step = -1
+
+
+def _is_plain(gradient: Any) -> bool:
+    """Neither of a model that fully_shard divides nor of another type."""
+    return type(gradient) is torch.Tensor and gradient.dtype == torch.float32 and not gradient.is_sparse
 
 
 def _factor(shards: list[_Shard], used: list[Any], clipped: dict[int, float]) -> float | None:
