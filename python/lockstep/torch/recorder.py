@@ -125,6 +125,13 @@ class Recorder:
         if self.pen is not None:
             self.pen.place(place.wrapper, place.sync, place.micro, place.opt, self.epoch)
 
+    def count_outside(self, step: int) -> None:
+        """The step of this number, outside of wrappers, is over. It is counted where what is read for it is known, and here where
+        not."""
+        if step == self.outside.opt:
+            self.outside.opt += 1
+            self.moved(self.outside)
+
     def in_epoch(self, epoch: int) -> None:
         """What is recorded from now on belongs to this epoch."""
         self.epoch = epoch

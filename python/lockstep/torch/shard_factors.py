@@ -99,11 +99,8 @@ class ShardFactors:
         self.recorder.pen.clip(-1, ClipKind.PART, 0.0, 2.0, 0.0, factor, self.recorder.pen.layout([]), False, 0.0)
 
     def stepped(self) -> None:
-        """Steps outside of wrappers are counted where what is read for them is known, and here where not."""
-        outside = self.recorder.outside
-        if self._step == outside.opt:
-            outside.opt += 1
-            self.recorder.moved(outside)
+        """A step is over."""
+        self.recorder.count_outside(self._step)
         self._step = -1
 
 

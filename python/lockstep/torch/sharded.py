@@ -95,11 +95,8 @@ class Sharded:
         self.recorder.quietly(SEAM, lambda: model.gradients.write(self.recorder))
 
     def stepped(self) -> None:
-        """A step is over. Steps outside of wrappers are counted where what is read for them is known, and here where not."""
-        outside = self.recorder.outside
-        if self._step == outside.opt:
-            outside.opt += 1
-            self.recorder.moved(outside)
+        """A step is over."""
+        self.recorder.count_outside(self._step)
         self._step = -1
 
 

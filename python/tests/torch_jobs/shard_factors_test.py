@@ -1,12 +1,14 @@
 """Shards of reduced gradients, where a program divides the optimizer by itself: which factor a step is said to have used."""
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from lockstep.enums import ClipKind, CollectiveOp, ReduceOp
+from lockstep.torch.recorder import Recorder
 from lockstep.torch.shard_factors import MOST_KEPT, ShardFactors
 
 WORLD, RANK = 2, 1
@@ -22,6 +24,7 @@ class Job:
         self.recorder: Any = SimpleNamespace(
             world=WORLD, rank=RANK, pen=pen, outside=SimpleNamespace(opt=0), moved=lambda place: None,
             wrapping=SimpleNamespace(owners=lambda: self.owned))
+        self.recorder.count_outside = partial(Recorder.count_outside, self.recorder)
         self.shards = ShardFactors(self.recorder)
 
     def _clip(self, wrapper: int, kind: ClipKind, _limit: float, _order: float, _norm: float, factor: float, *_: Any) -> None:
