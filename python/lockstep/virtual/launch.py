@@ -199,9 +199,10 @@ def _end_of(end: Any) -> End:
 def _attempts(given: Options, seed: int, trace: str, quiet: bool, program: Callable[[], Any],
               run_attempt: Callable[..., Any] | None) -> Outcome:
     """Starts the job, and again while ranks fail and restarts are left. The store is kept."""
-    from lockstep.virtual import rank, separate, zygote
+    from lockstep.virtual import descriptors, rank, separate, zygote
     from lockstep.virtual.output import Printer
 
+    descriptors.require(given.ranks, memory_passed=given.separate)
     how = zygote.Coordinated(
         mode="serial" if given.serial else "parallel", strategy=given.strategy, seed=seed,
         order=given.order, pairing=given.pairing, expire=given.expire, faults=given.faults,

@@ -292,7 +292,7 @@ def test_a_value_of_the_marker_that_makes_no_sense_is_named(argument: str, says:
 def test_more_ranks_than_there_are_descriptors_for_are_a_sentence(run_tests) -> None:  # type: ignore[no-untyped-def]
     result = run_tests("@pytest.mark.lockstep(ranks=1 << 20)\ndef test_a():\n    pass\n")
     result.assert_outcomes(failed=1)
-    assert "lockstep: [Errno 24] Too many open files" in said(result)
+    assert "lockstep: [Errno 24] Too many open files: 1048576 ranks need " in said(result)
     assert "Traceback" not in said(result)
 
 
