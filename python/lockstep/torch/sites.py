@@ -33,7 +33,7 @@ def _shown(file: str) -> str:
 
 def is_installed(file: str) -> bool:
     """Whether a file is Python's, or an installed package's."""
-    return os.path.abspath(file).startswith(_INSTALLED) or "-packages" in file
+    return file.startswith(_INSTALLED) or "-packages" in file or os.path.abspath(file).startswith(_INSTALLED)
 
 
 def is_ours(file: str) -> bool:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 import sys
-from itertools import islice
+from itertools import islice, takewhile
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -72,20 +72,51 @@ def search(table_of: Callable[[Any], Any], frame: FrameType | None) -> dict[str,
         found.variables(f"of {code.co_name}() in {os.path.basename(code.co_filename)}", variables, _asks_for_places(code))
         if type(variables) is dict:  # Python keeps it as long as the function runs, and all that is in it.
             variables.clear()
-    for module in list(sys.modules.values()):
-        variables = _own_attributes(module)
-        file = variables.get("__file__")
-        if type(file) is str and is_of_the_program(file):
-            own = [one.f_code for one in frames if one.f_globals is variables]
-            lists = any(map(_asks_for_places, [*own, *_codes_in(variables)]))
-            found.variables(f"in {os.path.basename(file)}", variables, lists)
+    for variables in _modules.of_the_program():
+        own = [one.f_code for one in frames if one.f_globals is variables]
+        lists = any(map(_asks_for_places, [*own, *_codes_in(variables)]))
+        found.variables(f"in {os.path.basename(variables['__file__'])}", variables, lists)
     return found.found
+
+
+class _Modules:
+    """Those of the program among all that are loaded, two thousand with PyTorch. A module is looked at once: a process that was forked
+    would have to copy the memory of all of them."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []  # Of the program.
+        self._last = ""  # All modules up to this one have been looked at.
+
+    def look(self) -> None:
+        # One call without code of Python's: no other thread can load a module meanwhile.
+        newer = list(takewhile(self._last.__ne__, reversed(sys.modules)))
+        if newer:
+            self._last = newer[0]
+        known = {*self._names}
+        self._names += [name for name in reversed(newer) if name not in known and _is_of_the_program(sys.modules.get(name))]
+
+    def of_the_program(self) -> Iterator[dict[str, Any]]:
+        """Their variables, the script's first: it takes the place of what started it."""
+        self.look()
+        for name in ["__main__", *(name for name in self._names if name != "__main__")]:
+            module = sys.modules.get(name)
+            if _is_of_the_program(module):
+                yield _own_attributes(module)
+
+
+_modules = _Modules()
+look_at_modules = _modules.look
 
 
 def is_of_the_program(file: str) -> bool:
     """Whether a file is neither Python's, nor PyTorch's, nor another package's."""
     # A module may make its name up.
-    return os.path.exists(file) and bool(shown(file)) and not is_installed(file)
+    return not is_installed(file) and os.path.exists(file) and bool(shown(file))
+
+
+def _is_of_the_program(module: Any) -> bool:
+    file = _own_attributes(module).get("__file__")
+    return type(file) is str and is_of_the_program(file)
 
 
 def _frames_from(frame: FrameType | None) -> Iterator[FrameType]:
@@ -157,9 +188,7 @@ def _size_of(value: Any) -> int:
 
 
 def _is_own(kind: type) -> bool:
-    module = sys.modules.get(kind.__module__)
-    file = _own_attributes(module).get("__file__")
-    return type(file) is str and is_of_the_program(file)
+    return _is_of_the_program(sys.modules.get(kind.__module__))
 
 
 def _asks(value: Any) -> bool:

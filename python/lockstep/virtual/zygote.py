@@ -111,6 +111,7 @@ def prepare(preload: Sequence[str] = ()) -> float:
         importlib.import_module(name)
     sys.modules["lockstep.torch"].import_seams()
     _warm_up()
+    sys.modules["lockstep.torch.variables"].look_at_modules()
     return time.perf_counter() - begin
 
 

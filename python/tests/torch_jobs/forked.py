@@ -20,12 +20,14 @@ import torch
 import torch._dynamo  # noqa: F401  DDP's constructor imports it, once per process.
 import torch.distributed.optim  # noqa: F401
 from lockstep.lasting import Lasting
+from lockstep.torch.variables import look_at_modules
 from lockstep.trace_completion import reap
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "tests" / "support"))
 from ports import reserved_ports  # noqa: E402
 
 lockstep.torch.import_seams()  # As PyTorch: once, and not in each rank.
+look_at_modules()
 gc.freeze()  # A collection in a rank would copy the pages of all that is loaded here.
 
 SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"

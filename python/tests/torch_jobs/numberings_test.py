@@ -6,6 +6,7 @@ import functools
 import gc
 import subprocess
 import sys
+import types
 import weakref
 from collections import Counter
 from pathlib import Path
@@ -19,7 +20,16 @@ from lockstep.enums import DataPart
 from lockstep.torch import numberings
 from lockstep.torch.numberings import numbering_of
 from lockstep.torch.patches import Patches
-from lockstep.torch.variables import DEEPEST, MOST_ENTRIES, MOST_FOUND, MOST_VALUES, Search, is_of_the_program, search
+from lockstep.torch.variables import (
+    DEEPEST,
+    MOST_ENTRIES,
+    MOST_FOUND,
+    MOST_VALUES,
+    Search,
+    is_of_the_program,
+    look_at_modules,
+    search,
+)
 from torch.utils.data import DataLoader, Dataset
 
 WORDS = ["cat", "dog", "owl"]
@@ -323,8 +333,53 @@ def test_variables_of_running_functions_and_of_modules_are_found() -> None:
     assert "`GLOBAL_TABLE` in numberings_test.py" in found
 
 
+def loaded(folder: Path, file: str) -> types.ModuleType:
+    """A module of the program with a table."""
+    (folder / file).touch()
+    module = types.ModuleType(file.removesuffix(".py"))
+    module.__dict__.update(__file__=str(folder / file), table=dict(GLOBAL_TABLE))
+    return module
+
+
+def tables() -> set[str]:
+    return set(search(numbering_of, None))
+
+
+def test_modules_are_found_when_they_come_and_where_they_are_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look_at_modules()
+    monkeypatch.setitem(sys.modules, "of_late", loaded(tmp_path, "of_late.py"))
+    monkeypatch.setitem(sys.modules, "later_still", loaded(tmp_path, "later_still.py"))
+    assert tables() >= {"`table` in of_late.py", "`table` in later_still.py"}
+    monkeypatch.setitem(sys.modules, "of_late", loaded(tmp_path, "replaced.py"))
+    monkeypatch.setitem(sys.modules, "__main__", loaded(tmp_path, "script.py"))
+    now = tables()
+    assert now >= {"`table` in replaced.py", "`table` in later_still.py", "`table` in script.py"}
+    assert "`table` in of_late.py" not in now
+
+
+def test_modules_are_found_after_the_last_one_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "the_last_one", loaded(tmp_path, "the_last_one.py"))
+    look_at_modules()
+    monkeypatch.delitem(sys.modules, "the_last_one")
+    monkeypatch.setitem(sys.modules, "of_late", loaded(tmp_path, "of_late.py"))
+    assert "`table` in of_late.py" in tables()
+    assert "`table` in the_last_one.py" not in tables()
+
+
+def test_an_installed_module_is_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    look_at_modules()
+    asked: list[str] = []
+    monkeypatch.setattr("lockstep.torch.variables.is_installed", lambda file: asked.append(file) or True)  # type: ignore[func-returns-value]
+    monkeypatch.setitem(sys.modules, "of_a_package", loaded(tmp_path, "of_a_package.py"))
+    look_at_modules()
+    assert asked == [str(tmp_path / "of_a_package.py")]
+    look_at_modules()
+    assert len(asked) == 1
+
+
 LISTED = """
 import sys
+import types
 from lockstep.torch.numberings import numbering_of
 from lockstep.torch.variables import search
 
@@ -350,6 +405,7 @@ def test_a_list_counts_only_where_the_program_asks_for_places_in_one(tmp_path: P
 
 AT_ONCE = """
 import sys
+import types
 from lockstep.torch.numberings import numbering_of
 from lockstep.torch.variables import search
 
