@@ -1,6 +1,7 @@
 // Element-wise arithmetic, sums and views.
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
+#include "lockstep/functional/detail/broadcast.h"
 #include "lockstep/functional/detail/operands.h"
 #include "lockstep/functional/detail/record_unary.h"
 #include "lockstep/functional/functions.h"
@@ -8,20 +9,21 @@
 namespace lockstep {
 namespace {
 
-void check_same(const Variable& a, const Variable& b) {
-  LOCKSTEP_CHECK(a.shape() == b.shape(),
-                 a.shape().text() + " and " + b.shape().text() +
-                     " do not match: element-wise operations take equal shapes");
-}
-
-/// An operation on two operands of one dtype, in the dtype to which PyTorch promotes them.
+/// An operation on two operands of one shape, in the dtype to which PyTorch promotes them.
 template <typename F>
 Variable in_one_dtype(const Variable& a, const Variable& b, F operation) {
-  check_same(a, b);
   const DType from = a.data().dtype();
   if (from == b.data().dtype()) return operation(a, b);
   const DType dtype = detail::promoted(from, b.data().dtype());
   return operation(cast(a, dtype), cast(b, dtype));
+}
+
+/// The same of any two shapes that are broadcast.
+template <typename F>
+Variable together(const Variable& a, const Variable& b, F operation) {
+  if (a.shape() == b.shape()) return in_one_dtype(a, b, operation);
+  const auto [left, right] = detail::broadcast(a, b);
+  return in_one_dtype(left, right, operation);
 }
 
 class AddNode final : public Node {
@@ -68,6 +70,40 @@ class MulNode final : public Node {
     return out;
   }
 
+  SavedTensor a_;
+  SavedTensor b_;
+};
+
+/// a' = g / b; b' = -g (a / b) / b, rounded after each operation, as PyTorch does.
+class DivNode final : public Node {
+ public:
+  DivNode(const Variable& a, const Variable& b) : b_(b.data()) {
+    if (b.requires_grad()) a_ = SavedTensor(a.data());
+  }
+
+  void run(Tensor&& grad) override {
+    const Tensor& b = b_.get();
+    if (needs(0)) {
+      Tensor out = Tensor::empty_like(grad);
+      kernels().div(out, grad, b);
+      send(0, std::move(out));
+    }
+    if (!needs(1)) return;
+    const Tensor quotient = Tensor::empty_like(b);
+    kernels().div(quotient, a_.get(), b);
+    kernels().div(quotient, quotient, b);
+    Tensor out = writable_like(grad);
+    kernels().scale(out, grad, -1.0);
+    kernels().mul(out, out, quotient);
+    send(1, std::move(out));
+  }
+
+  void release_saved() override {
+    a_.reset();
+    b_.reset();
+  }
+
+ private:
   SavedTensor a_;
   SavedTensor b_;
 };
@@ -121,7 +157,7 @@ Variable record(Tensor&& out, const Variable& a, const Variable& b, const Args&.
 }  // namespace
 
 Variable add(const Variable& a, const Variable& b) {
-  return in_one_dtype(a, b, [](const Variable& left, const Variable& right) {
+  return together(a, b, [](const Variable& left, const Variable& right) {
     Tensor out = Tensor::empty_like(left.data());
     left.runtime().kernels().add(out, left.data(), right.data());
     return record<AddNode>(std::move(out), left, right);
@@ -129,7 +165,7 @@ Variable add(const Variable& a, const Variable& b) {
 }
 
 Variable sub(const Variable& a, const Variable& b) {
-  return in_one_dtype(a, b, [](const Variable& left, const Variable& right) {
+  return together(a, b, [](const Variable& left, const Variable& right) {
     Tensor out = Tensor::empty_like(left.data());
     left.runtime().kernels().sub(out, left.data(), right.data());
     return record<SubNode>(std::move(out), left, right);
@@ -137,10 +173,18 @@ Variable sub(const Variable& a, const Variable& b) {
 }
 
 Variable mul(const Variable& a, const Variable& b) {
-  return in_one_dtype(a, b, [](const Variable& left, const Variable& right) {
+  return together(a, b, [](const Variable& left, const Variable& right) {
     Tensor out = Tensor::empty_like(left.data());
     left.runtime().kernels().mul(out, left.data(), right.data());
     return record<MulNode>(std::move(out), left, right, left, right);
+  });
+}
+
+Variable div(const Variable& a, const Variable& b) {
+  return together(a, b, [](const Variable& left, const Variable& right) {
+    Tensor out = Tensor::empty_like(left.data());
+    left.runtime().kernels().div(out, left.data(), right.data());
+    return record<DivNode>(std::move(out), left, right, left, right);
   });
 }
 

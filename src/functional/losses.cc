@@ -1,10 +1,15 @@
 #include <cmath>
 #include <fmt/core.h>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "lockstep/autograd/node.h"
 #include "lockstep/autograd/saved_tensor.h"
 #include "lockstep/functional/detail/operands.h"
 #include "lockstep/functional/functions.h"
+#include "lockstep/functional/layer_functions.h"
+#include "lockstep/tensor/digest.h"
 #include "lockstep/trace/recorder.h"
 
 namespace lockstep {
@@ -155,6 +160,73 @@ Variable element_loss(const char* function,
 
 double count(std::int64_t n) { return static_cast<double>(n); }
 
+void check_labels(const Variable& scores, const Tensor& labels) {
+  LOCKSTEP_CHECK(scores.shape().n_dims() == 2 && labels.shape() == Shape({scores.shape()[0]}),
+                 fmt::format("cross entropy needs one label per row of {}, not {}",
+                             scores.shape().text(),
+                             labels.shape().text()));
+}
+
+struct RowWeights {
+  Tensor negative;     ///< (B, 1): minus the weight of each row's class.
+  double total = 0.0;  ///< Of all rows.
+};
+
+RowWeights weigh(const Variable& scores,
+                 std::span<const std::int64_t> labels,
+                 const Tensor& class_weights) {
+  const std::int64_t n_classes = scores.shape()[1];
+  LOCKSTEP_CHECK(class_weights.shape() == Shape({n_classes}),
+                 fmt::format("weight tensor should be defined either for all {} classes or no "
+                             "classes but got weight tensor of shape: {}",
+                             n_classes,
+                             class_weights.shape().text()));
+  RowWeights rows;
+  std::vector<double> negative;
+  for (const std::int64_t label : labels) {
+    LOCKSTEP_CHECK(label >= 0 && label < n_classes,
+                   fmt::format("Target {} is out of bounds.", label));
+    negative.push_back(-class_weights.at(label));
+    rows.total -= negative.back();
+  }
+  const Shape shape{static_cast<std::int64_t>(negative.size()), 1};
+  rows.negative = Tensor::of(scores.runtime(), shape, scores.data().dtype(), negative);
+  return rows;
+}
+
+/// The place of each row's label in all of (B, C).
+Tensor places_of(const Variable& scores, std::span<const std::int64_t> labels) {
+  const Tensor places =
+      Tensor::empty(scores.runtime(), {static_cast<std::int64_t>(labels.size())}, DType::kI64);
+  auto* const to = places.write<std::int64_t>();
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    to[i] = static_cast<std::int64_t>(i) * scores.shape()[1] + labels[i];
+  }
+  return places;
+}
+
+/// The reduction is that of a mean without a denominator: it is another one on each rank, as samples are.
+void note_weighted(const Variable& loss,
+                   const Variable& scores,
+                   const Tensor& labels,
+                   const Tensor& class_weights) {
+  Recorder* const recorder = scores.runtime().recorder();
+  if (recorder == nullptr || !recorder->options().losses) return;
+  const std::uint64_t digest =
+      sm64(class_weights.read_raw(), class_weights.n_elems(), class_weights.dtype());
+  const std::string function =
+      fmt::format("cross_entropy with class weights #{:08x}", digest >> 32U);
+  recorder->record(LossEvent{.function = recorder->names().intern(function),
+                             .reduction = LossReduction::kMean,
+                             .value = value_of(loss.data()),
+                             .n_terms = labels.n_elems(),
+                             .n_rows = labels.n_elems(),
+                             .grad = loss.requires_grad()},
+                   recorder->current_wrapper());
+  StateSource* const model = recorder->source(recorder->current_wrapper());
+  if (loss.requires_grad() && model != nullptr) model->record_target(labels);
+}
+
 }  // namespace
 
 Variable mse_loss(const Variable& x, const Tensor& target) {
@@ -179,10 +251,7 @@ Variable cross_entropy(const Variable& x, const Tensor& labels) {
 
 Variable cross_entropy(const Variable& x, const Tensor& labels, double denominator) {
   const Variable scores = detail::raised(x);
-  LOCKSTEP_CHECK(scores.shape().n_dims() == 2 && labels.shape() == Shape({scores.shape()[0]}),
-                 fmt::format("cross entropy needs one label per row of {}, not {}",
-                             scores.shape().text(),
-                             labels.shape().text()));
+  check_labels(scores, labels);
   Runtime& runtime = scores.runtime();
   Tensor out = Tensor::empty(runtime, {}, scores.data().dtype());
   const Tensor log_probs = Tensor::empty(runtime, scores.shape(), scores.data().dtype());
@@ -190,6 +259,22 @@ Variable cross_entropy(const Variable& x, const Tensor& labels, double denominat
   return record_loss<&Kernels::cross_entropy_backward>(std::move(out),
                                                        {scores, log_probs, labels, denominator},
                                                        {"cross_entropy", labels.n_elems()});
+}
+
+// Picked rather than multiplied by zeros: a score of minus infinity has that as its logarithm, too.
+Variable cross_entropy(const Variable& x,
+                       const Tensor& labels,
+                       const Tensor& class_weights,
+                       Reduction reduction) {
+  const Variable scores = detail::raised(x);
+  check_labels(scores, labels);
+  const auto given = labels.read_span<std::int64_t>();
+  const RowWeights rows = weigh(scores, given, class_weights);
+  const Variable all = reshape(log_softmax(scores), {scores.data().n_elems(), 1});
+  Variable loss = sum(mul(embedding(all, places_of(scores, given)), Variable(rows.negative)));
+  if (reduction == Reduction::kMean) loss = div(loss, rows.total);
+  note_weighted(loss, scores, labels, class_weights);
+  return loss;
 }
 
 }  // namespace lockstep

@@ -216,6 +216,18 @@ void CpuKernels::sigmoid_backward(const Tensor& out, const Tensor& grad, const T
       });
 }
 
+void CpuKernels::exp(const Tensor& out, const Tensor& in) {
+  map(out, in, [](auto x) { return std::exp(x); });
+}
+
+void CpuKernels::log(const Tensor& out, const Tensor& in) {
+  map(out, in, [](auto x) { return std::log(x); });
+}
+
+void CpuKernels::sqrt(const Tensor& out, const Tensor& in) {
+  map(out, in, [](auto x) { return std::sqrt(x); });
+}
+
 void CpuKernels::round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) {
   map(out, in, [=](auto x) {
     using T = decltype(x);

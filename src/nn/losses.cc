@@ -19,14 +19,19 @@ Variable CrossEntropyLoss::operator()(const Variable& x, const Tensor& labels) c
     kept.push_back(given[i]);
   }
   const auto n = static_cast<std::int64_t>(rows.size());
-  const double denominator = reduction_ == Reduction::kMean ? static_cast<double>(n) : 1.0;
-  if (rows.size() == given.size()) return cross_entropy(x, labels, denominator);
+  if (rows.size() == given.size()) return of_counting(x, labels);
 
   const Tensor places = Tensor::empty(x.runtime(), {n}, DType::kI64);
   const Tensor truths = Tensor::empty(x.runtime(), {n}, DType::kI64);
   std::copy(rows.begin(), rows.end(), places.write<std::int64_t>());
   std::copy(kept.begin(), kept.end(), truths.write<std::int64_t>());
-  return cross_entropy(embedding(x, places), truths, denominator);
+  return of_counting(embedding(x, places), truths);
+}
+
+Variable CrossEntropyLoss::of_counting(const Variable& x, const Tensor& labels) const {
+  if (class_weights_.defined()) return cross_entropy(x, labels, class_weights_, reduction_);
+  const bool is_mean = reduction_ == Reduction::kMean;
+  return cross_entropy(x, labels, is_mean ? static_cast<double>(labels.n_elems()) : 1.0);
 }
 
 }  // namespace lockstep::nn

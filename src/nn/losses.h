@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "lockstep/functional/functions.h"
 
@@ -35,6 +36,8 @@ class L1Loss {
 
 /// Mean over samples, or sum, of -log softmax(x)[label]; x (B, C), labels i64 (B,). Samples whose
 /// label is `ignore_index` add nothing and do not count; a mean over none is NaN, as in PyTorch.
+/// With weights of classes (C,) each sample counts as much as its class, and a mean is divided by what
+/// the samples of this rank's batch weigh.
 class CrossEntropyLoss {
  public:
   static constexpr std::int64_t kIgnored = -100;  ///< PyTorch's own default.
@@ -43,9 +46,19 @@ class CrossEntropyLoss {
                             std::int64_t ignore_index = kIgnored)
       : reduction_(reduction), ignore_index_(ignore_index) {}
 
+  explicit CrossEntropyLoss(Tensor class_weights,
+                            Reduction reduction = Reduction::kMean,
+                            std::int64_t ignore_index = kIgnored)
+      : class_weights_(std::move(class_weights)),
+        reduction_(reduction),
+        ignore_index_(ignore_index) {}
+
   Variable operator()(const Variable& x, const Tensor& labels) const;
 
  private:
+  Variable of_counting(const Variable& x, const Tensor& labels) const;
+
+  Tensor class_weights_;  // Undefined: all count alike.
   Reduction reduction_;
   std::int64_t ignore_index_;
 };

@@ -115,6 +115,14 @@ class Kernels final {
     call<&DeviceKernels::sigmoid_backward>(kernel_op("sigmoid_backward"), out, grad, y);
   }
 
+  /// The C library's exp and log.
+  void exp(Out out, In in) { call<&DeviceKernels::exp>(kernel_op("exp"), out, in); }
+
+  void log(Out out, In in) { call<&DeviceKernels::log>(kernel_op("log"), out, in); }
+
+  /// Rounded correctly.
+  void sqrt(Out out, In in) { call<&DeviceKernels::sqrt>(kernel_op("sqrt"), out, in); }
+
   /// out = clamp(round_half_even(in * 2^k) / 2^k, -limit, limit): the one declared rounding of
   /// exact mode (docs/determinism.md).
   void round_to_grid(Out out, In in, int k, double limit) {

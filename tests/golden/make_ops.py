@@ -22,7 +22,7 @@ LONGEST = 2500
 
 def lines():
     rng = random.Random(20)
-    for name in [*op_cases.FAMILIES, *op_cases.PIECES]:
+    for name in [*op_cases.FAMILIES, *op_cases.FULL_WIDTH]:
         n_drawn = 0
         while n_drawn < CASES:
             case, answer = op_cases.case(name, rng)

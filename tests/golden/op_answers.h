@@ -173,8 +173,12 @@ inline constexpr std::array kOps = {
     Op{"dropout", run_dropout},
 };
 
-/// Those that only copy: ops.txt has them, the files of 16 bits do not.
-inline constexpr std::array kPieceOps = {
+inline KeepDim keep_of(const OpCase& in) { return in.flag(1) ? KeepDim::kYes : KeepDim::kNo; }
+
+inline std::size_t dim_of(const OpCase& in) { return static_cast<std::size_t>(in.whole(0)); }
+
+/// ops.txt has them, the files of 16 bits do not.
+inline constexpr std::array kFullWidthOps = {
     Op{"cat",
        [](const OpCase& in) { return cat(in.leaves, static_cast<std::size_t>(in.whole(0))); }},
     Op{"stack",
@@ -184,6 +188,19 @@ inline constexpr std::array kPieceOps = {
          return slice(in.leaf(0), static_cast<std::size_t>(in.whole(0)), in.whole(1), in.whole(2));
        }},
     Op{"clone", [](const OpCase& in) { return clone(in.leaf(0)); }},
+    Op{"div", [](const OpCase& in) { return div(in.leaf(0), in.leaf(1)); }},
+    Op{"div_scalar", [](const OpCase& in) { return div(in.leaf(0), in.parameters.at(0)); }},
+    Op{"exp", [](const OpCase& in) { return exp(in.leaf(0)); }},
+    Op{"log", [](const OpCase& in) { return log(in.leaf(0)); }},
+    Op{"sqrt", [](const OpCase& in) { return sqrt(in.leaf(0)); }},
+    Op{"mean", [](const OpCase& in) { return mean(in.leaf(0)); }},
+    Op{"sum_dim", [](const OpCase& in) { return sum(in.leaf(0), dim_of(in), keep_of(in)); }},
+    Op{"mean_dim", [](const OpCase& in) { return mean(in.leaf(0), dim_of(in), keep_of(in)); }},
+    Op{"weighted_cross_entropy",
+       [](const OpCase& in) {
+         return cross_entropy(in.leaf(0), in.integers[0], in.constants[0], Reduction::kMean);
+       }},
+    Op{"expand", [](const OpCase& in) { return expand(in.leaf(0), in.gradient.shape()); }},
 };
 
 /// Those that the files of single operations leave out: autocast_torch2.txt has them.
@@ -204,7 +221,7 @@ inline Variable run_as_asked(const Op& op, const OpCase& in) {
 /// exactly that gradient to the operation.
 inline std::vector<Tensor> run_op(const OpCase& in) {
   std::vector<Op> ops(kOps.begin(), kOps.end());
-  ops.insert(ops.end(), kPieceOps.begin(), kPieceOps.end());
+  ops.insert(ops.end(), kFullWidthOps.begin(), kFullWidthOps.end());
   ops.insert(ops.end(), kAttentionOps.begin(), kAttentionOps.end());
   for (const Op& op : ops) {
     if (op.name != in.name) continue;

@@ -65,6 +65,9 @@ void add_element_wise(std::vector<OperationCase>& cases) {
   add(kernel_op("sigmoid_backward"), kThree, [](Kernels& k, L t) {
     k.sigmoid_backward(t[0], t[1], t[2]);
   });
+  add(kernel_op("exp"), kTwo, [](Kernels& k, L t) { k.exp(t[0], t[1]); });
+  add(kernel_op("log"), kTwo, [](Kernels& k, L t) { k.log(t[0], t[1]); });
+  add(kernel_op("sqrt"), kTwo, [](Kernels& k, L t) { k.sqrt(t[0], t[1]); });
   add(kernel_op("round_to_grid"), kTwo, [](Kernels& k, L t) {
     k.round_to_grid(t[0], t[1], 2, 8.0);
   });

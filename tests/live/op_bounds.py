@@ -41,6 +41,17 @@ def tanh(leaves, grad, u):
     return [g(4, u) * y.abs(), grad.abs() * (g(8, u) * y**2 + g(3, u))]
 
 
+def exp(leaves, grad, u):
+    # Backward g y: y off by 4u of itself, one product.
+    y = torch.exp(leaves[0])
+    return [g(4, u) * y, grad.abs() * g(5, u) * y]
+
+
+def log(leaves, grad, u):
+    # Backward g / x, in both a division: equal bits.
+    return [g(4, u) * torch.log(leaves[0]).abs(), None]
+
+
 def sigmoid(leaves, grad, u):
     # exp 4u, the sum u more, the quotient u more: 6u of y. Backward g (1 - y) y: 1 - y is off by
     # 6u y + u, y by 6u of itself, two products.
@@ -124,6 +135,21 @@ def cross_entropy(labels):
         p = torch.softmax(x, -1)
         truth = F.one_hot(labels, x.shape[1])
         return [forward, (p * (e + g(8, u)) + g(4, u) * truth) * grad.abs() / b]
+    return bound
+
+
+def weighted_cross_entropy(labels, weights):
+    def bound(leaves, grad, u):
+        # As above with factors f = w / W, in which W is the sum of b weights.
+        x = leaves[0]
+        b = x.shape[0]
+        f = (weights.double()[labels] / weights.double()[labels].sum())[:, None]
+        e = log_probs(x, u)
+        picked = torch.log_softmax(x, -1).gather(1, labels[:, None]).abs()
+        forward = (f * e.gather(1, labels[:, None])).sum() + g(2 * b + 3, u) * (f * picked).sum()
+        p = torch.softmax(x, -1)
+        truth = F.one_hot(labels, x.shape[1])
+        return [forward, (p * (e + g(b + 10, u)) + g(b + 6, u) * truth) * f * grad.abs()]
     return bound
 
 

@@ -199,6 +199,14 @@ def cross_entropy(d):
                   op_bounds.cross_entropy(labels), constants=[labels])
 
 
+def weighted_cross_entropy(d):
+    b, c = d.size(1, 9), d.size(1, 12)
+    labels = torch.randint(0, c, (b,), generator=d.generator)
+    weights = d.values(c).abs() + 2.0**-4
+    return d.case("weighted_cross_entropy", [], lambda x: F.cross_entropy(x, labels, weights), [d.values(b, c)],
+                  op_bounds.weighted_cross_entropy(labels, weights), constants=[labels, weights])
+
+
 def layer_norm(d):
     r, width = d.size(1, 7), d.size(2, 33)
     leaves = [d.values(r, width), d.values(width), d.values(width)]
@@ -290,6 +298,83 @@ def narrow(d):
                   [d.values(*shape)])
 
 
+def positive(name, function, bound=None):
+    def draw(d):
+        return d.case(name, [], function, [rows(d).abs() + 2.0**-10], bound)
+    return draw
+
+
+def some_shape(d):
+    return [d.size(1, 5) for _ in range(d.size(1, 4))]
+
+
+def along(name, function, n_roundings):
+    """The gradient of each is a copy, or a quotient that both round: equal bits."""
+    def draw(d):
+        shape = some_shape(d)
+        dim, keep = d.rng.randrange(len(shape)), d.rng.randrange(2)
+
+        def run(x):
+            return function(x, dim, keepdim=bool(keep))
+
+        def bound(leaves, grad, u):
+            return [op_bounds.of_products(run, [shape[dim] + n_roundings, 1])(leaves, grad, u)[0], None]
+
+        return d.case(name, [dim, keep], run, [d.values(*shape)], None if d.exact else bound)
+    return draw
+
+
+def mean(d):
+    x = rows(d)
+
+    def bound(leaves, grad, u):
+        return [op_bounds.of_products(torch.mean, [x.numel() + 1, 1])(leaves, grad, u)[0], None]
+
+    return d.case("mean", [], torch.mean, [x], bound)
+
+
+def narrower(d, shape):
+    """A shape that is broadcast to `shape`, and how many elements meet in one of its."""
+    sizes = [1 if d.rng.random() < 0.5 else n for n in shape]
+    missing = d.rng.randrange(len(shape) + 1)
+    sizes = sizes[missing:]
+    return sizes, math.prod(shape) // math.prod(sizes)
+
+
+def broadcast(d):
+    shape = some_shape(d)
+    sizes, n = narrower(d, shape)
+
+    def run(x):
+        return torch.broadcast_to(x, shape)
+
+    def bound(leaves, grad, u):
+        return [None, op_bounds.of_products(run, [1, n])(leaves, grad, u)[1]]
+
+    return d.case("expand", [], run, [d.values(*sizes)], None if d.exact else bound)
+
+
+def of_two_shapes(name, function, n_roundings):
+    def draw(d):
+        shape = some_shape(d)
+        other, n = narrower(d, shape)
+        leaves = [d.values(*shape), d.values(*other)]
+        if d.rng.random() < 0.5:
+            leaves.reverse()
+        counts = [1, *(n + n_roundings if list(x.shape) == other else n_roundings for x in leaves)]
+
+        def bound(leaves, grad, u):
+            return [None, *op_bounds.of_products(function, counts)(leaves, grad, u)[1:]]
+
+        return d.case(name, [], function, leaves, None if d.exact else bound)
+    return draw
+
+
+def div_scalar(d):
+    divisor = d.rng.choice([3.0, 7.0, 0.1, -2.0])
+    return d.case("div_scalar", [divisor], lambda x: x / divisor, [rows(d)])
+
+
 FAMILIES = {
     "add": element_wise("add", torch.add, 2),
     "sub": element_wise("sub", torch.sub, 2),
@@ -331,14 +416,29 @@ FAMILIES = {
     "dropout": dropout,
 }
 
-# They copy elements, in 16 bits as in others: the cases of 16 bits and of autocast leave them out.
-PIECES = {
+# The cases of 16 bits and of autocast leave them out.
+FULL_WIDTH = {
     "cat": joined("cat", torch.cat, True),
     "stack": joined("stack", torch.stack, False),
     "slice": narrow,
     "clone": element_wise("clone", torch.clone, 1),
+    "div": element_wise("div", torch.div, 2),
+    "div_scalar": div_scalar,
+    "exp": smooth("exp", [], torch.exp, op_bounds.exp),
+    "log": positive("log", torch.log, op_bounds.log),
+    "sqrt": positive("sqrt", torch.sqrt),
+    "mean": mean,
+    "sum_dim": along("sum_dim", torch.sum, 0),
+    "sum_dim_exact": along("sum_dim", torch.sum, 0),
+    "mean_dim": along("mean_dim", torch.mean, 1),
+    "expand": broadcast,
+    "expand_exact": broadcast,
+    "add_broadcast": of_two_shapes("add", torch.add, 1),
+    "add_broadcast_exact": of_two_shapes("add", torch.add, 1),
+    "mul_broadcast": of_two_shapes("mul", torch.mul, 1),
+    "weighted_cross_entropy": weighted_cross_entropy,
 }
 
 
 def case(name, rng):
-    return {**FAMILIES, **PIECES}[name](Draw(rng, name.endswith("_exact")))
+    return {**FAMILIES, **FULL_WIDTH}[name](Draw(rng, name.endswith("_exact")))

@@ -32,8 +32,8 @@ TEST_F(OpsGoldenTest, EveryOperationAgreesWithTorchForwardAndBackward) {
     EXPECT_EQ(first_misfit(run(one), one.values), -1) << one.text();
     names.insert(one.kind);
   }
-  EXPECT_EQ(cases_.size(), 164U);
-  EXPECT_EQ(names.size(), kOps.size() + kPieceOps.size());  // No operation is left out.
+  EXPECT_EQ(cases_.size(), 224U);
+  EXPECT_EQ(names.size(), kOps.size() + kFullWidthOps.size());  // No operation is left out.
 }
 
 TEST_F(OpsGoldenTest, EveryElementCounts) {

@@ -36,6 +36,9 @@ class CudaKernels : public DeviceKernels {
   void tanh_backward(const Tensor& out, const Tensor& grad, const Tensor& y) override;
   void sigmoid(const Tensor& out, const Tensor& in) override;
   void sigmoid_backward(const Tensor& out, const Tensor& grad, const Tensor& y) override;
+  void exp(const Tensor& out, const Tensor& in) override;
+  void log(const Tensor& out, const Tensor& in) override;
+  void sqrt(const Tensor& out, const Tensor& in) override;
   void round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) override;
 
   void gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Gemm& options) override;

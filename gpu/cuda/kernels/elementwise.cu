@@ -203,6 +203,21 @@ void CudaKernels::sigmoid_backward(const Tensor& out, const Tensor& grad, const 
   zip<SigmoidSlope>(out, grad, y);
 }
 
+void CudaKernels::exp(const Tensor& out, const Tensor& in) {
+  if (!functions_ || is_narrow(out.dtype())) return host_->exp(out, in);
+  for_float(out.dtype(), [&](auto tag) { map(out, in, Exp<decltype(tag)>{}); });
+}
+
+void CudaKernels::log(const Tensor& out, const Tensor& in) {
+  if (!functions_ || is_narrow(out.dtype())) return host_->log(out, in);
+  for_float(out.dtype(), [&](auto tag) { map(out, in, Log<decltype(tag)>{}); });
+}
+
+void CudaKernels::sqrt(const Tensor& out, const Tensor& in) {
+  if (is_narrow(out.dtype())) return host_->sqrt(out, in);
+  for_float(out.dtype(), [&](auto tag) { map(out, in, Sqrt<decltype(tag)>{}); });
+}
+
 void CudaKernels::round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) {
   for_float(out.dtype(), [&](auto tag) {
     using T = decltype(tag);

@@ -129,6 +129,21 @@ struct SigmoidSlope {
 };
 
 template <typename V>
+struct Exp {
+  LOCKSTEP_BOTH V operator()(V x) const { return exp_of(x); }
+};
+
+template <typename V>
+struct Log {
+  LOCKSTEP_BOTH V operator()(V x) const { return log_of(x); }
+};
+
+template <typename V>
+struct Sqrt {
+  LOCKSTEP_BOTH V operator()(V x) const { return root_of(x); }
+};
+
+template <typename V>
 struct RoundToGrid {
   V steps;
   V bound;

@@ -18,7 +18,7 @@ class Tensor;
 /// enumerators: kernel_op("add") is the value, and a misspelt name does not compile.
 enum class KernelOp : std::uint8_t {};
 template <>
-inline constexpr EnumNames<59> kEnumNames<KernelOp> = {"fill",
+inline constexpr EnumNames<62> kEnumNames<KernelOp> = {"fill",
                                                        "copy",
                                                        "add",
                                                        "sub",
@@ -35,6 +35,9 @@ inline constexpr EnumNames<59> kEnumNames<KernelOp> = {"fill",
                                                        "tanh_backward",
                                                        "sigmoid",
                                                        "sigmoid_backward",
+                                                       "exp",
+                                                       "log",
+                                                       "sqrt",
                                                        "round_to_grid",
                                                        "gemm",
                                                        "sum_rows",
@@ -135,6 +138,9 @@ class DeviceKernels {
   virtual void tanh_backward(const Tensor& out, const Tensor& grad, const Tensor& y) = 0;
   virtual void sigmoid(const Tensor& out, const Tensor& in) = 0;
   virtual void sigmoid_backward(const Tensor& out, const Tensor& grad, const Tensor& y) = 0;
+  virtual void exp(const Tensor& out, const Tensor& in) = 0;
+  virtual void log(const Tensor& out, const Tensor& in) = 0;
+  virtual void sqrt(const Tensor& out, const Tensor& in) = 0;
   virtual void round_to_grid(const Tensor& out, const Tensor& in, int k, double limit) = 0;
   virtual void gemm(const Tensor& out, const Tensor& a, const Tensor& b, const Gemm& options) = 0;
   virtual void sum_rows(const Tensor& out, const Tensor& in) = 0;

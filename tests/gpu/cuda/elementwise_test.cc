@@ -87,6 +87,8 @@ TEST_P(ElementwiseTest, ArithmeticHasTheCpusBits) {
   add_unary(cases, {.name = "average_into_bucket", .run = {}}, [](Kernels& k, auto& out, auto& in) {
     k.average_into_bucket(out, in, 3.0);
   });
+  add_unary(
+      cases, {.name = "sqrt", .run = {}}, [](Kernels& k, auto& out, auto& in) { k.sqrt(out, in); });
   add_unary(cases, {.name = "clamp", .run = {}}, [](Kernels& k, auto& out, auto& in) {
     k.clamp(out, in, 0.3);
   });
@@ -117,6 +119,12 @@ TEST_P(ElementwiseTest, ActivationsOfTheLibraryAreWithinItsBounds) {
   std::vector<Case> cases;
   add_unary(cases, {.name = "tanh", .run = {}, .ulps = 4.0}, [](Kernels& k, auto& out, auto& in) {
     k.tanh(out, in);
+  });
+  add_unary(cases, {.name = "exp", .run = {}, .ulps = 3.0}, [](Kernels& k, auto& out, auto& in) {
+    k.exp(out, in);
+  });
+  add_unary(cases, {.name = "log", .run = {}, .ulps = 2.0}, [](Kernels& k, auto& out, auto& in) {
+    k.log(out, in);
   });
   add_unary(cases,
             {.name = "sigmoid", .run = {}, .ulps = 8.0},

@@ -1,5 +1,7 @@
 // Rows that programs pick or draw by themselves, without a sampler that would say which ones they are.
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <numeric>
 #include <span>
 
@@ -155,6 +157,47 @@ void labels_not_offset(RankContext& rank, Form form) {
   }
 }
 
+/// The class of each row that a rank holds: 1 comes more often on higher ranks.
+Samples classes_of(std::int32_t rank) {
+  Samples classes;
+  for (std::int64_t i = 0; i < kSize / 2; ++i) classes.push_back(i % 8 <= 1 + rank ? 1 : 0);
+  return classes;
+}
+
+/// PyTorch users' usual balance: all rows over twice the rows of a class.
+Tensor balanced(RankContext& rank, const Samples& classes) {
+  const auto all = static_cast<double>(classes.size());
+  const auto ones = static_cast<double>(std::ranges::count(classes, 1));
+  const std::array weights{all / (2.0 * (all - ones)), all / (2.0 * ones)};
+  return Tensor::of(rank.runtime(), {2}, DType::kF32, weights);
+}
+
+// A classifier of two classes, which count by how often they come: in a rank's own rows.
+void class_weights_per_rank(RankContext& rank, Form form) {
+  Generator init(1);
+  nn::Linear model(rank.runtime(), kColumns, 2, init);
+  DistributedDataParallel ddp(model, rank.world());
+  optim::Sgd optimizer(model.parameters(), {.lr = 0.125});
+  const Samples own = classes_of(rank.rank());
+  Samples counted = own;
+  if (form.fixed) {
+    counted.clear();
+    for (std::int32_t other = 0; other < rank.world_size(); ++other)
+      std::ranges::copy(classes_of(other), std::back_inserter(counted));
+  }
+  const nn::CrossEntropyLoss loss_of(balanced(rank, counted));
+  Generator of_rows(seed_of(rank));
+  for (std::size_t first = 0; first < own.size(); first += 2 * kBatch) {
+    const Tensor x = drawn(rank, of_rows, 2 * kBatch);
+    const Tensor y = Tensor::empty(rank.runtime(), {2 * kBatch}, DType::kI64);
+    std::ranges::copy(std::span(own).subspan(first, 2 * kBatch),
+                      y.write_span<std::int64_t>().begin());
+    optimizer.zero_grad();
+    loss_of(ddp(Variable(x)), y).backward();
+    optimizer.step();
+  }
+}
+
 }  // namespace
 
 std::vector<Bug> input_bugs() {
@@ -175,6 +218,9 @@ std::vector<Bug> input_bugs() {
       {.id = "labels-not-offset",
        .program = labels_not_offset,
        .expected = {.law = "A-targets-not-offset", .says = "gathered from all 2 ranks"}},
+      {.id = "class-weights-per-rank",
+       .program = class_weights_per_rank,
+       .expected = {.law = "A-losses-differ", .says = "cross_entropy with class weights #"}},
   };
 }
 
