@@ -157,3 +157,5 @@ class LogKind(IntEnum):
     WRAPPED_AGAIN = 3
     BATCHES_KEPT = 4
     TAKEN_ELSEWHERE = 5
+    RESULTS_OVERLAP = 6
+    RESULT_DROPPED = 7

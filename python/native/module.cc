@@ -30,9 +30,7 @@ struct Elements {
 
 Elements elements(const Arguments& arguments) {
   PyObject* const address = arguments.object(0);
-  const Elements found{PyLong_AsVoidPtr(address),
-                       arguments.integer(1),
-                       arguments.choice<DType>(2, static_cast<int>(DType::kBool) + 1)};
+  const Elements found{PyLong_AsVoidPtr(address), arguments.integer(1), arguments.choice<DType>(2)};
   if (PyErr_Occurred() != nullptr) throw PythonError();
   if (found.n < 0 || (found.n > 0 && found.data == nullptr)) {
     PyErr_SetString(PyExc_ValueError, "a negative count, or elements at no address");

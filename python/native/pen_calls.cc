@@ -17,8 +17,7 @@ std::uint64_t digest_of(std::string_view bytes) {
 
 PyObject* loss(PenState& state, const Arguments& arguments) {
   state.pen.write(LossEvent{.function = state.pen.name(arguments.text(1)),
-                            .reduction = arguments.choice<LossReduction>(
-                                2, static_cast<int>(LossReduction::kGiven) + 1),
+                            .reduction = arguments.choice<LossReduction>(2),
                             .value = arguments.real(3),
                             .denominator = arguments.real(4),
                             .n_terms = arguments.integer(5),
@@ -29,16 +28,15 @@ PyObject* loss(PenState& state, const Arguments& arguments) {
 }
 
 PyObject* clip(PenState& state, const Arguments& arguments) {
-  state.pen.write(
-      ClipEvent{.kind = arguments.choice<ClipKind>(1, static_cast<int>(ClipKind::kPart) + 1),
-                .limit = arguments.real(2),
-                .norm_type = arguments.real(3),
-                .norm = arguments.real(4),
-                .factor = arguments.real(5),
-                .layout = id_at<LayoutId>(arguments, 6),
-                .whole = arguments.flag(7),
-                .own = arguments.real(8)},
-      arguments.small(0));
+  state.pen.write(ClipEvent{.kind = arguments.choice<ClipKind>(1),
+                            .limit = arguments.real(2),
+                            .norm_type = arguments.real(3),
+                            .norm = arguments.real(4),
+                            .factor = arguments.real(5),
+                            .layout = id_at<LayoutId>(arguments, 6),
+                            .whole = arguments.flag(7),
+                            .own = arguments.real(8)},
+                  arguments.small(0));
   return none();
 }
 
@@ -61,9 +59,7 @@ PyObject* zero_grad(PenState& state, const Arguments& arguments) {
 }
 
 PyObject* comm_hook(PenState& state, const Arguments& arguments) {
-  state.pen.write(
-      CommHookEvent{arguments.choice<HookEffect>(1, static_cast<int>(HookEffect::kOther) + 1)},
-      arguments.small(0));
+  state.pen.write(CommHookEvent{arguments.choice<HookEffect>(1)}, arguments.small(0));
   return none();
 }
 
@@ -138,21 +134,19 @@ PyObject* touch(PenState& state, const Arguments& arguments) {
 }
 
 PyObject* exchange(PenState& state, const Arguments& arguments) {
-  state.pen.write(
-      ExchangeEvent{
-          .call = arguments.named<CollectiveOp>(1),
-          .reduce = arguments.choice<ReduceOp>(2, static_cast<int>(ReduceOp::kBxor) + 1),
-          .group = arguments.small(3),
-          .seq = arguments.integer(4),
-          .n_ranks = arguments.small(5),
-          .step = arguments.small(6),
-          .called_at = state.pen.name(arguments.text(7)),
-          .join = arguments.choice<ExchangeJoin>(8, static_cast<int>(ExchangeJoin::kFunction) + 1),
-          .dropped = arguments.flag(12),
-          .answered = arguments.flag(9),
-          .scaled = arguments.flag(10),
-          .digest = arguments.word(11)},
-      arguments.small(0));
+  state.pen.write(ExchangeEvent{.call = arguments.named<CollectiveOp>(1),
+                                .reduce = arguments.choice<ReduceOp>(2),
+                                .group = arguments.small(3),
+                                .seq = arguments.integer(4),
+                                .n_ranks = arguments.small(5),
+                                .step = arguments.small(6),
+                                .called_at = state.pen.name(arguments.text(7)),
+                                .join = arguments.choice<ExchangeJoin>(8),
+                                .dropped = arguments.flag(12),
+                                .answered = arguments.flag(9),
+                                .scaled = arguments.flag(10),
+                                .digest = arguments.word(11)},
+                  arguments.small(0));
   return none();
 }
 

@@ -59,7 +59,7 @@ Id id_at(const Arguments& arguments, std::size_t i) {
 }
 
 inline GradPoint grad_point(const Arguments& arguments, std::size_t i) {
-  return arguments.choice<GradPoint>(i, static_cast<int>(GradPoint::kRedo) + 1);
+  return arguments.choice<GradPoint>(i);
 }
 
 /// Its row in the table of methods.

@@ -109,8 +109,8 @@ PyObject* states(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
   const std::vector<TensorView> views = state.reader.in_place_of_all(arguments.object(4), copies);
   StateEvent event;
-  event.kind = arguments.choice<StateKind>(1, static_cast<int>(StateKind::kAuxiliary) + 1);
-  event.point = arguments.choice<StatePoint>(2, static_cast<int>(StatePoint::kFound) + 1);
+  event.kind = arguments.choice<StateKind>(1);
+  event.point = arguments.choice<StatePoint>(2);
   event.layout = id_at<LayoutId>(arguments, 3);
   state.pen.write_states(event, views, arguments.small(0));
   return none();
@@ -140,7 +140,7 @@ PyObject* replaced(PenState& state, const Arguments& arguments) {
 PyObject* lone(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
   const std::vector<TensorView> views = state.reader.in_place_of_all(arguments.object(3), copies);
-  const auto point = arguments.choice<LonePoint>(1, static_cast<int>(LonePoint::kFound) + 1);
+  const auto point = arguments.choice<LonePoint>(1);
   state.pen.write_lone(point, id_at<LayoutId>(arguments, 2), views, arguments.small(0));
   return none();
 }
@@ -185,12 +185,11 @@ PyObject* sample_at(PenState& state, const Arguments& arguments) {
 PyObject* data(PenState& state, const Arguments& arguments) {
   std::vector<Owned> copies;
   const std::vector<TensorView> tensors = state.reader.in_place_of_all(arguments.object(4), copies);
-  state.pen.write_data(
-      {.part = arguments.choice<DataPart>(1, static_cast<int>(DataPart::kFrozen) + 1),
-       .split = state.pen.name(arguments.text(2)),
-       .source = state.pen.name(arguments.text(3))},
-      tensors,
-      arguments.small(0));
+  state.pen.write_data({.part = arguments.choice<DataPart>(1),
+                        .split = state.pen.name(arguments.text(2)),
+                        .source = state.pen.name(arguments.text(3))},
+                       tensors,
+                       arguments.small(0));
   return none();
 }
 
@@ -236,9 +235,9 @@ CallSite site_at(PenState& state, const Arguments& arguments, std::size_t i) {
 
 PyObject* posted(PenState& state, const Arguments& arguments) {
   Signature call;
-  call.op = arguments.choice<CollectiveOp>(2, static_cast<int>(CollectiveOp::kRecv) + 1);
-  call.reduce = arguments.choice<ReduceOp>(3, static_cast<int>(ReduceOp::kBxor) + 1);
-  call.dtype = arguments.choice<DType>(4, static_cast<int>(DType::kBool) + 1);
+  call.op = arguments.choice<CollectiveOp>(2);
+  call.reduce = arguments.choice<ReduceOp>(3);
+  call.dtype = arguments.choice<DType>(4);
   call.device = arguments.flag(5) ? Device::kCuda : Device::kCpu;
   call.async = arguments.flag(6);
   call.root = arguments.small(7);
@@ -254,7 +253,7 @@ PyObject* posted(PenState& state, const Arguments& arguments) {
 /// A call of the wrapper's own: a sum of these tensors, or their like.
 PyObject* posted_own(PenState& state, const Arguments& arguments) {
   Signature call;
-  call.op = arguments.choice<CollectiveOp>(2, static_cast<int>(CollectiveOp::kRecv) + 1);
+  call.op = arguments.choice<CollectiveOp>(2);
   call.dtype = DType::kU8;
   const std::vector<PyObject*> tensors = members_of(arguments.object(3));
   for (PyObject* const tensor : tensors) call.count += TensorReader::n_elems(tensor);
@@ -302,25 +301,24 @@ PyObject* environment(PenState& state, const Arguments& arguments) {
 }
 
 PyObject* phase(PenState& state, const Arguments& arguments) {
-  const auto kind = arguments.choice<PhaseKind>(1, static_cast<int>(PhaseKind::kEnd) + 1);
+  const auto kind = arguments.choice<PhaseKind>(1);
   state.pen.write(PhaseEvent{kind}, arguments.small(0));
   return none();
 }
 
 PyObject* log(PenState& state, const Arguments& arguments) {
-  const auto kind = arguments.choice<LogKind>(0, static_cast<int>(LogKind::kTakenElsewhere) + 1);
+  const auto kind = arguments.choice<LogKind>(0);
   state.pen.write(LogEvent{.text = state.pen.name(arguments.text(1)), .kind = kind}, -1);
   return none();
 }
 
 EndEvent end_event(PenState& state, const Arguments& arguments) {
-  return {.outcome = arguments.choice<EndOutcome>(0, static_cast<int>(EndOutcome::kStuck) + 1),
-          .detail = state.pen.name(arguments.text(1))};
+  return {.outcome = arguments.choice<EndOutcome>(0), .detail = state.pen.name(arguments.text(1))};
 }
 
 PyObject* end(PenState& state, const Arguments& arguments) {
   EndEvent event = end_event(state, arguments);
-  event.reason = arguments.choice<EndReason>(2, static_cast<int>(EndReason::kLawBroken) + 1);
+  event.reason = arguments.choice<EndReason>(2);
   state.pen.write(event, -1);
   throw_unless_ok(state.pen.close());
   return none();

@@ -81,7 +81,7 @@ std::string_view text_of(PyObject* object) {
 
 std::string_view Arguments::text(std::size_t i) const { return text_of(values_[i]); }
 
-std::int64_t Arguments::in_range(std::size_t i, int n) const {
+std::int64_t Arguments::in_range(std::size_t i, std::int64_t n) const {
   const std::int64_t value = integer(i);
   if (value < 0 || value >= n) {
     PyErr_SetString(PyExc_ValueError, "no such member of the closed set");

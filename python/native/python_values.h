@@ -68,10 +68,10 @@ class Arguments {
   std::vector<double> reals(std::size_t i) const;
   std::vector<std::string_view> texts(std::size_t i) const;
 
-  /// A value of an enum that begins at 0 and has `n` members.
-  template <typename Choice>
-  Choice choice(std::size_t i, int n) const {
-    return static_cast<Choice>(in_range(i, n));
+  /// A value of an enum by its number.
+  template <NamedEnum Choice>
+  Choice choice(std::size_t i) const {
+    return static_cast<Choice>(in_range(i, std::ssize(kEnumNames<Choice>)));
   }
 
   /// A value of an enum by its word.
@@ -84,7 +84,7 @@ class Arguments {
   }
 
  private:
-  std::int64_t in_range(std::size_t i, int n) const;
+  std::int64_t in_range(std::size_t i, std::int64_t n) const;
   [[noreturn]] static void unknown(std::string_view word, std::span<const std::string_view> known);
 
   PyObject* const* values_;

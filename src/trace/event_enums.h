@@ -187,10 +187,18 @@ enum class LogKind : std::uint8_t {
   kWrappedAgain,  ///< A model that holds a wrapper of its own was wrapped.
   kBatchesKept,   ///< A sampler's batches were kept, and trained on again in their order.
   kTakenElsewhere,  ///< Gradients were taken out of a buffer at other places than they had been put in.
+  kResultsOverlap,  ///< A collective writes what it receives of several ranks into the same memory.
+  kResultDropped,   ///< A collective has written its result into a tensor that nothing holds.
 };
 template <>
-inline constexpr EnumNames<6> kEnumNames<LogKind> = {
-    "", "missed", "not_loaded", "wrapped_again", "batches_kept", "taken_elsewhere"};
+inline constexpr EnumNames<8> kEnumNames<LogKind> = {"",
+                                                     "missed",
+                                                     "not_loaded",
+                                                     "wrapped_again",
+                                                     "batches_kept",
+                                                     "taken_elsewhere",
+                                                     "results_overlap",
+                                                     "result_dropped"};
 
 /// The type that autocast has operations compute in, where it is on.
 enum class AutocastType : std::uint8_t { kNone, kF16, kBF16 };

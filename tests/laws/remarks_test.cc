@@ -73,7 +73,7 @@ TEST_P(RemarksTest, LinesAboutAnythingElseAreNotRemarks) {
   for (const LogKind other : every<LogKind>()) {
     if (other != GetParam().kind) say(0, other, "something else");
   }
-  EXPECT_TRUE(advice().empty());
+  for (const Advice& one : advice()) EXPECT_NE(one.id, GetParam().id);
 }
 
 TEST_P(RemarksTest, ThreeRemarksAreShownAndTheOthersCounted) {
@@ -91,9 +91,12 @@ TEST_P(RemarksTest, SixtyFourRemarksAreKept) {
 INSTANTIATE_TEST_SUITE_P(
     All,
     RemarksTest,
-    ::testing::Values(RemarkCase{"checkpoint-whole", LogKind::kNotLoaded, "A-nothing-loaded"},
-                      RemarkCase{"reduced-once", LogKind::kWrappedAgain, "A-wrapped-again"},
-                      RemarkCase{"epoch-reshuffled", LogKind::kBatchesKept, "A-batches-kept"}),
+    ::testing::Values(
+        RemarkCase{"checkpoint-whole", LogKind::kNotLoaded, "A-nothing-loaded"},
+        RemarkCase{"reduced-once", LogKind::kWrappedAgain, "A-wrapped-again"},
+        RemarkCase{"in-flight-untouched", LogKind::kResultsOverlap, "A-results-overlap"},
+        RemarkCase{"in-flight-untouched", LogKind::kResultDropped, "A-result-dropped"},
+        RemarkCase{"epoch-reshuffled", LogKind::kBatchesKept, "A-batches-kept"}),
     [](const auto& param) { return std::string(name_of(param.param.kind)); });
 
 }  // namespace

@@ -17,6 +17,8 @@ import torch
 import torch.distributed.distributed_c10d as c10d
 
 from lockstep.enums import CollectiveOp, DType, LogKind, ReduceOp
+from lockstep.torch.dropped_results import DroppedResults
+from lockstep.torch.overlapping_results import OverlappingResults
 from lockstep.torch.recorder import BACKWARD, DTYPES
 from lockstep.torch.sites import local_of, site, site_here
 
@@ -87,9 +89,12 @@ class Calls:
         self.recorder = groups.recorder
         self._left_out = groups.recorder.left_out
         self.number: int = number
-        self.size, self.rank = int(group.size()), int(group.rank())
+        self.size: int = int(group.size())
+        self.rank: int = int(group.rank())
         self.open = groups.open  # Ticket -> work, of all groups.
         self._awaited = groups.awaited
+        self._overlapping = groups.overlapping
+        self._dropped = groups.dropped
         self._posted: dict[int, int] = {}  # PyTorch's number of a call -> ticket.
         self._asked: dict[int, Call] = {}  # The same -> what the program itself posted without waiting for it.
         self.n_own: int = 0  # Calls of a wrapper's own that have been recorded,
@@ -170,6 +175,7 @@ class Calls:
         if not recorder.scope:
             recorder.batches.settle_evaluation()
         file, line = site(frame)
+        self._overlapping.posted(op, call.output_tensors, file, line)
         root, peer, tag = call.root, -1, 0
         if given:
             reduce = _reduce_of(given)
@@ -182,6 +188,7 @@ class Calls:
         if self.size > 1 and recorder.exchanges is not None:
             posted = Call(op, reduce, self, pen.seq_of(ticket), inputs, call.output_tensors,
                           f"{file}:{line}" if file else "", frame)
+            self._dropped.posted(posted, call.async_op, call.root)
             recorder.exchanges.posted(posted)
             if recorder.in_flight is not None:
                 if call.async_op:
@@ -329,6 +336,8 @@ class Groups:
         self.awaited: set[int] = set()  # Tickets that the backward running now waits for, and raises if they fail.
         self.numbers: dict[str, int] = {}  # By c10d's name.
         self._calls: list[Calls] = []
+        self.overlapping = OverlappingResults(recorder)
+        self.dropped = DroppedResults(recorder)
         self.deadlines: dict[int, float] = {}  # Seconds that a call may last, by number; 0: not known.
         self._monitored: set[Any] = set()  # Classes of groups.
         self._on_first_group = on_first_group

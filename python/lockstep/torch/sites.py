@@ -46,14 +46,17 @@ def shown(file: str) -> str:
     return _name_of(file)
 
 
-def site(frame: FrameType | None) -> tuple[str, int]:
-    """The innermost line of the user's at or above `frame`; ("", 0) where there is none."""
-    while frame is not None:
-        name = _name_of(frame.f_code.co_filename)
-        if name:
-            return name, frame.f_lineno
+def users_frame(frame: FrameType | None) -> FrameType | None:
+    """The innermost of the user's functions at or above `frame`."""
+    while frame is not None and not _name_of(frame.f_code.co_filename):
         frame = frame.f_back
-    return "", 0
+    return frame
+
+
+def site(frame: FrameType | None) -> tuple[str, int]:
+    """The line at which that is; ("", 0) where there is none."""
+    frame = users_frame(frame)
+    return ("", 0) if frame is None else (_name_of(frame.f_code.co_filename), frame.f_lineno)
 
 
 def site_here() -> tuple[str, int]:

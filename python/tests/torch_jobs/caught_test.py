@@ -164,7 +164,7 @@ UNWRAPPED = {
 NOT_RECOGNISED = ("outer_optimizer.py", "sharded_by_hand.py")
 # Advice that a healthy script must not get.
 UNDESERVED = ("A-batch-norm-uneven", "A-batches-kept", "A-batches-repeat", "A-buffer-replaced", "A-buffers-apart", "A-contribution-ended", "A-coverage", "A-divided-twice", "A-drawn-apart", "A-losses-differ",
-              "A-divided-again", "A-never-steps", "A-nothing-wrapped", "A-numbered-apart", "A-operations-differ", "A-order-comes-apart", "A-other-divisor", "A-padding-counted", "A-read-early", "A-rows-shared", "A-same-gradients", "A-same-inputs", "A-same-losses", "A-samples-differ", "A-targets-not-offset", "A-schedule-ends-early", "A-schedule-too-long", "A-stays-in-evaluation", "A-uneven-means", "A-weighed-ranks",
+              "A-divided-again", "A-never-steps", "A-nothing-wrapped", "A-numbered-apart", "A-operations-differ", "A-order-comes-apart", "A-other-divisor", "A-padding-counted", "A-read-early", "A-result-dropped", "A-results-overlap", "A-rows-shared", "A-same-gradients", "A-same-inputs", "A-same-losses", "A-samples-differ", "A-targets-not-offset", "A-schedule-ends-early", "A-schedule-too-long", "A-stays-in-evaluation", "A-uneven-means", "A-weighed-ranks",
               "A-unwrapped", "A-evaluated-apart", "A-nothing-loaded", "A-overwritten", "A-written-over", "A-wrapped-again")
 LOSSY = ("hook_bf16.py", "hook_power_sgd.py")
 

@@ -115,6 +115,9 @@ ROWS = {
     # They may write the same.
     "written_by_all": Row(None, advice="A-overwritten"),
     "wrapped_again": Row(None, advice="A-wrapped-again"),
+    # Validation alone is wrong, and alike in each run.
+    "result_dropped": Row(None, advice="A-result-dropped"),
+    "results_overlap": Row(None, advice="A-results-overlap"),
     # Whether the repeats are in the sum, no event shows.
     "padded_evaluation": Row(None, ranks=3, advice="A-padding-counted"),
     "param_replaced": Row(Expected("trained-set", "param-replaced", 1, tensor="weight (new)")),

@@ -6,6 +6,7 @@
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/remarks.h"
 
 namespace lockstep::laws {
 
@@ -31,13 +32,15 @@ class InFlightUntouched final : public Law {
 
   const LawInfo& info() const override { return *find_law(kInFlightUntouched); }
 
-  EventKinds reads() const override { return kinds_of<CollectiveEvent, TouchEvent>(); }
+  EventKinds reads() const override { return kinds_of<CollectiveEvent, TouchEvent, LogEvent>(); }
 
   void require(RecordOptions& options) const override {
     options.collectives = options.touches = true;
   }
 
   void on_event(const Event& event, const NameTable& names) override {
+    overlapping_.on_event(event, one_rank(event));
+    dropped_.on_event(event, one_rank(event));
     if (const auto* call = std::get_if<CollectiveEvent>(&event.body)) {
       if (call->phase == CollectivePhase::kPosted) ++n_posted_;
     } else if (const auto* touch = std::get_if<TouchEvent>(&event.body)) {
@@ -54,20 +57,37 @@ class InFlightUntouched final : public Law {
     }
   }
 
-  LawResult finish(const NameTable& /*names*/) override {
+  LawResult finish(const NameTable& names) override {
     std::vector<Finding> findings;
     findings.reserve(mistakes_.size());
     for (auto& [mistake, finding] : mistakes_) {
       std::sort(finding.ranks.begin(), finding.ranks.end());
       findings.push_back(std::move(finding));
     }
-    if (watched_ || !findings.empty()) {
-      return conclude(kInFlightUntouched, std::move(findings), n_posted_, "collective events");
-    }
-    return conclude(kInFlightUntouched, {}, 0, "a run in the simulator, which watches memory");
+    LawResult result =
+        watched_ || !findings.empty()
+            ? conclude(kInFlightUntouched, std::move(findings), n_posted_, "collective events")
+            : conclude(kInFlightUntouched, {}, 0, "a run in the simulator, which watches memory");
+    add_remarks(result, names);
+    return result;
   }
 
  private:
+  void add_remarks(LawResult& result, const NameTable& names) const {
+    auto overlapping = overlapping_.advice(
+        "A-results-overlap",
+        "Only what came last is there: each result needs a tensor of its own, as "
+        "[torch.empty_like(x) for _ in range(n)] makes them, not [torch.empty_like(x)] * n.",
+        names);
+    if (overlapping) result.advice.push_back(std::move(*overlapping));
+    auto dropped = dropped_.advice(
+        "A-result-dropped",
+        "The call works in place, on a tensor that it was given and nothing else holds: keep the "
+        "tensor in a variable, and read the result from there.",
+        names);
+    if (dropped) result.advice.push_back(std::move(*dropped));
+  }
+
   void on_touch(const Event& event, const TouchEvent& touch, const NameTable& names) {
     const Mistake mistake = {.attempt = event.at.attempt,
                              .group = touch.group,
@@ -141,6 +161,8 @@ class InFlightUntouched final : public Law {
   }
 
   bool watched_;
+  Remarks overlapping_{LogKind::kResultsOverlap};
+  Remarks dropped_{LogKind::kResultDropped};
   std::int64_t n_posted_ = 0;
   std::map<Mistake, Finding> mistakes_;
 };
