@@ -37,4 +37,8 @@ constexpr auto kinds(std::index_sequence<kIndex...> /*all*/) {
 constexpr std::array<BodyKind, std::variant_size_v<EventBody>> kBodyKinds =
     kinds(std::make_index_sequence<std::variant_size_v<EventBody>>());
 
+BodyRef BodyRef::of(const EventBody& body) {
+  return std::visit([](const auto& own) { return of(own); }, body);
+}
+
 }  // namespace lockstep::detail

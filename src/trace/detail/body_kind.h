@@ -41,9 +41,7 @@ struct BodyRef {
     return {&kBodyKinds[kKindOf<Body>], &body};
   }
 
-  static BodyRef of(const EventBody& body) {
-    return std::visit([](const auto& own) { return of(own); }, body);
-  }
+  static BodyRef of(const EventBody& body);
 
   template <typename Body>
   bool is() const {
