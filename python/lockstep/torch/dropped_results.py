@@ -17,6 +17,7 @@ import torch
 from lockstep.enums import CollectiveOp, LogKind
 from lockstep.torch.recorder import say
 from lockstep.torch.sites import is_ours, users_frame
+from lockstep.torch.variables import is_variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from lockstep.torch.recorder import Recorder
 
 _OF_CALLS = ("distributed_c10d.py", "c10d_logger.py")
+# Methods that return their tensor where there is nothing to do, as those that work in place always do; and functions.
+_GIVE_BACK = frozenset(("bfloat16", "contiguous", "cpu", "cuda", "double", "flatten", "float", "half", "int", "long", "to", "type"))
+_GIVE_ARGUMENT_BACK = frozenset(("as_tensor", "asarray", "atleast_1d", "atleast_2d", "atleast_3d"))
 _MOST = 3  # Calls of a place that are looked at.
 _COUNT: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)  # Not in PyTorch 1.13.
 
@@ -57,11 +61,16 @@ def _tensor_of(call: ast.Call) -> ast.expr | None:
 
 def _is_made_there(written: ast.expr) -> bool:
     """Whether an expression makes a tensor: `x / n`, `x.clone()`, `torch.tensor(n)`. What a function of the program returns may be
-    held by it."""
+    held by it, and `self.x.cpu()` is `self.x` on the host."""
     if isinstance(written, (ast.BinOp, ast.UnaryOp)):
         return True
     function = written.func if isinstance(written, ast.Call) else None
-    return isinstance(function, ast.Attribute) and (hasattr(torch.Tensor, function.attr) or hasattr(torch, function.attr))
+    if not isinstance(function, ast.Attribute):
+        return False
+    name = function.attr
+    if name in _GIVE_BACK or (name.endswith("_") and hasattr(torch.Tensor, name)):
+        return isinstance(function.value, ast.Name) or _is_made_there(function.value)
+    return name not in _GIVE_ARGUMENT_BACK and (hasattr(torch.Tensor, name) or hasattr(torch, name))
 
 
 def _is_alone(tensor: Any) -> bool:
@@ -92,14 +101,9 @@ def _calls_itself(frame: FrameType | None, users: FrameType) -> bool:
     return True
 
 
-def _is_variable(tensor: Any, frame: FrameType) -> bool:
-    """`x.cpu()` is x itself where x is on the host."""
-    return any(one is tensor for named in (frame.f_locals, frame.f_globals) for one in list(named.values()))
-
-
 def _says_something(tensor: torch.Tensor) -> bool:
     """Not a lone zero or one, nor one value throughout."""
-    if tensor.numel() == 0 or (tensor.is_cuda and torch.cuda.is_current_stream_capturing()):
+    if tensor.is_cuda and torch.cuda.is_current_stream_capturing():
         return False
     with torch.no_grad():
         flat = tensor.reshape(-1)
@@ -126,7 +130,7 @@ class DroppedResults:
         written = _call_at(*place)
         argument = _tensor_of(written) if written is not None else None
         tensor = call.inputs[0]
-        if argument is None or not _is_made_there(argument) or not _is_alone(tensor) or _is_variable(tensor, frame):
+        if argument is None or not _is_made_there(argument) or not _is_alone(tensor) or is_variable(tensor, frame):
             return
         if _says_something(tensor):
             self._n_seen[place] = _MOST

@@ -119,6 +119,18 @@ def _is_of_the_program(module: Any) -> bool:
     return type(file) is str and is_of_the_program(file)
 
 
+def is_variable(value: Any, frame: FrameType) -> bool:
+    """Whether a function that runs, or its module, has a variable with this value; or may have one, where it cannot be asked."""
+    code = frame.f_code
+    if code.co_flags & inspect.CO_OPTIMIZED and not _may_be_read(code):
+        return True
+    variables = frame.f_locals
+    found = any(one is value for named in (variables, frame.f_globals) for one in list(named.values()))
+    if code.co_flags & inspect.CO_OPTIMIZED and type(variables) is dict:  # As in search().
+        variables.clear()
+    return found
+
+
 def _frames_from(frame: FrameType | None) -> Iterator[FrameType]:
     while frame is not None:
         yield frame

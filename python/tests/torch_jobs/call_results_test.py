@@ -35,6 +35,10 @@ def held():
     return x
 
 
+class holder:
+    x = torch.tensor([3.0 + rank, 5.0])
+
+
 '''
 TAIL = "\ndist.destroy_process_group()\n"
 LINE = HEAD.count("\n") + 1
@@ -56,6 +60,8 @@ def run(folder: Path, line: str, ranks: int = 2) -> tuple[list[str], list[str]]:
 @needs_positions
 @pytest.mark.parametrize(("line", "operation", "made"), [
     ("dist.all_reduce(x.clone())", "all_reduce", "x.clone()"),
+    ("dist.all_reduce(holder.x.clone())", "all_reduce", "holder.x.clone()"),
+    ("dist.all_reduce(torch.tensor(n).to(torch.float64))", "all_reduce", "torch.tensor(n).to(torch.float64)"),
     ("all_reduce(x / world)", "all_reduce", "x / world"),
     ("dist.all_reduce(-x)", "all_reduce", "-x"),
     ("dist.all_reduce(torch.tensor(n))", "all_reduce", "torch.tensor(n)"),
@@ -91,6 +97,12 @@ def test_a_place_is_named_once_and_looked_at_three_times(tmp_path: Path) -> None
     "dist.all_reduce(x)",
     "dist.all_reduce(held())",
     "dist.all_reduce(x.cpu())",
+    "dist.all_reduce(holder.x.cpu())",
+    "dist.all_reduce(holder.x.to(torch.float32))",
+    "dist.all_reduce(holder.x.div_(world))",
+    "dist.all_reduce(torch.as_tensor(holder.x))",
+    "def there(y):\n    dist.all_reduce(y.cpu())\nthere(x.clone())",
+    "def asks(y):\n    locals()\n    dist.all_reduce(y.clone())\nasks(x)",
     "dist.all_reduce(x.view(-1))",
     "dist.all_reduce(x[:1])",
     "dist.all_reduce(x.detach())",

@@ -27,6 +27,7 @@ from lockstep.torch.variables import (
     MOST_VALUES,
     Search,
     is_of_the_program,
+    is_variable,
     look_at_modules,
     search,
 )
@@ -375,6 +376,20 @@ def test_an_installed_module_is_looked_at_once(tmp_path: Path, monkeypatch: pyte
     assert asked == [str(tmp_path / "of_a_package.py")]
     look_at_modules()
     assert len(asked) == 1
+
+
+def test_variables_of_a_function_are_not_kept_after_they_were_read() -> None:
+    def asked() -> tuple[bool, bool, Any]:
+        mine = torch.zeros(1)
+        frame = sys._getframe()
+        is_mine, is_other = is_variable(mine, frame), is_variable(torch.zeros(1), frame)
+        gone = weakref.ref(mine)
+        del mine
+        return is_mine, is_other, gone
+
+    is_mine, is_other, gone = asked()
+    assert (is_mine, is_other, gone()) == (True, False, None)
+    assert is_variable(WORDS, sys._getframe())
 
 
 LISTED = """
