@@ -10,6 +10,7 @@ import ast
 import linecache
 from functools import cache
 from itertools import islice
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,10 +18,10 @@ import torch
 from lockstep.enums import CollectiveOp, LogKind
 from lockstep.torch.recorder import say
 from lockstep.torch.sites import is_ours, users_frame
-from lockstep.torch.variables import is_variable
+from lockstep.torch.variables import ask, is_variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import CodeType, FrameType
 
     from lockstep.torch.groups import Call
@@ -59,7 +60,7 @@ def _tensor_of(call: ast.Call) -> ast.expr | None:
     return next(iter([*named, *call.args]), None)
 
 
-def _is_made_there(written: ast.expr) -> bool:
+def _is_made_there(written: ast.expr, frame: FrameType) -> bool:
     """Whether an expression makes a tensor: `x / n`, `x.clone()`, `torch.tensor(n)`. What a function of the program returns may be
     held by it, and `self.x.cpu()` is `self.x` on the host."""
     if isinstance(written, (ast.BinOp, ast.UnaryOp)):
@@ -69,8 +70,24 @@ def _is_made_there(written: ast.expr) -> bool:
         return False
     name = function.attr
     if name in _GIVE_BACK or (name.endswith("_") and hasattr(torch.Tensor, name)):
-        return isinstance(function.value, ast.Name) or _is_made_there(function.value)
-    return name not in _GIVE_ARGUMENT_BACK and (hasattr(torch.Tensor, name) or hasattr(torch, name))
+        return isinstance(function.value, ast.Name) or _is_made_there(function.value, frame)
+    if name in _GIVE_ARGUMENT_BACK:
+        return False
+    return name == "clone" or (_is_of_pytorch(function.value, frame) and (hasattr(torch.Tensor, name) or hasattr(torch, name)))
+
+
+def _is_of_pytorch(written: ast.expr, frame: FrameType) -> bool:
+    """Whether an expression begins with a tensor or a module: `x.grad.sum()`. An object of the program has methods of its own."""
+    while isinstance(written, (ast.Attribute, ast.Subscript, ast.Call)):
+        written = written.func if isinstance(written, ast.Call) else written.value
+    if not isinstance(written, ast.Name):
+        return isinstance(written, (ast.BinOp, ast.UnaryOp))
+    name = written.id
+
+    def is_known(own: Mapping[str, Any], of_module: Mapping[str, Any]) -> bool:
+        return isinstance(own.get(name, of_module.get(name)), (torch.Tensor, ModuleType))
+
+    return ask(frame, is_known, False)
 
 
 def _is_alone(tensor: Any) -> bool:
@@ -130,7 +147,7 @@ class DroppedResults:
         written = _call_at(*place)
         argument = _tensor_of(written) if written is not None else None
         tensor = call.inputs[0]
-        if argument is None or not _is_made_there(argument) or not _is_alone(tensor) or is_variable(tensor, frame):
+        if argument is None or not _is_made_there(argument, frame) or not _is_alone(tensor) or is_variable(tensor, frame):
             return
         if _says_something(tensor):
             self._n_seen[place] = _MOST

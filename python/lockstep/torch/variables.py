@@ -8,7 +8,7 @@ import os
 import sys
 from itertools import islice, takewhile
 from types import CellType, CodeType, FunctionType, MethodType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch.utils.data import DataLoader, Dataset, Sampler
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import FrameType
 
+Answer = TypeVar("Answer")
 MOST_VALUES = 4096  # That are looked at.
 MOST_FOUND = 64
 MOST_ENTRIES = 16  # Of a list or a dict that may hold a table. Longer ones are data.
@@ -119,16 +120,21 @@ def _is_of_the_program(module: Any) -> bool:
     return type(file) is str and is_of_the_program(file)
 
 
-def is_variable(value: Any, frame: FrameType) -> bool:
-    """Whether a function that runs, or its module, has a variable with this value; or may have one, where it cannot be asked."""
+def ask(frame: FrameType, question: Callable[[Mapping[str, Any], Mapping[str, Any]], Answer], otherwise: Answer) -> Answer:
+    """What is to be known of the variables of a function that runs, and of its module's; `otherwise` where they cannot be read."""
     code = frame.f_code
     if code.co_flags & inspect.CO_OPTIMIZED and not _may_be_read(code):
-        return True
+        return otherwise
     variables = frame.f_locals
-    found = any(one is value for named in (variables, frame.f_globals) for one in list(named.values()))
+    answer = question(variables, frame.f_globals)
     if code.co_flags & inspect.CO_OPTIMIZED and type(variables) is dict:  # As in search().
         variables.clear()
-    return found
+    return answer
+
+
+def is_variable(value: Any, frame: FrameType) -> bool:
+    """Whether a variable has this value; or may have it."""
+    return ask(frame, lambda *all_of_them: any(one is value for named in all_of_them for one in list(named.values())), True)
 
 
 def _frames_from(frame: FrameType | None) -> Iterator[FrameType]:

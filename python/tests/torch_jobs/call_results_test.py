@@ -38,6 +38,10 @@ def held():
 class holder:
     x = torch.tensor([3.0 + rank, 5.0])
 
+    @staticmethod
+    def sum():
+        return holder.x
+
 
 '''
 TAIL = "\ndist.destroy_process_group()\n"
@@ -62,6 +66,8 @@ def run(folder: Path, line: str, ranks: int = 2) -> tuple[list[str], list[str]]:
     ("dist.all_reduce(x.clone())", "all_reduce", "x.clone()"),
     ("dist.all_reduce(holder.x.clone())", "all_reduce", "holder.x.clone()"),
     ("dist.all_reduce(torch.tensor(n).to(torch.float64))", "all_reduce", "torch.tensor(n).to(torch.float64)"),
+    ("dist.all_reduce(x[:2].square().sum())", "all_reduce", "x[:2].square().sum()"),
+    ("dist.all_reduce((x / n).sqrt())", "all_reduce", "(x / n).sqrt()"),
     ("all_reduce(x / world)", "all_reduce", "x / world"),
     ("dist.all_reduce(-x)", "all_reduce", "-x"),
     ("dist.all_reduce(torch.tensor(n))", "all_reduce", "torch.tensor(n)"),
@@ -101,6 +107,7 @@ def test_a_place_is_named_once_and_looked_at_three_times(tmp_path: Path) -> None
     "dist.all_reduce(holder.x.to(torch.float32))",
     "dist.all_reduce(holder.x.div_(world))",
     "dist.all_reduce(torch.as_tensor(holder.x))",
+    "dist.all_reduce(holder.sum())",
     "def there(y):\n    dist.all_reduce(y.cpu())\nthere(x.clone())",
     "def asks(y):\n    locals()\n    dist.all_reduce(y.clone())\nasks(x)",
     "dist.all_reduce(x.view(-1))",
