@@ -192,7 +192,8 @@ class Averaging:
             self._look()
         alike = [p for p in (place() for place in self._by_shape.get(tensor.shape, ())) if p is not None]
         for parameter in alike:
-            if parameter.grad is not None and parameter.grad.data_ptr() == tensor.data_ptr():
+            grad = parameter.grad
+            if grad is not None and grad.layout is torch.strided and grad.data_ptr() == tensor.data_ptr():
                 self._reduced.add(id(parameter))
                 n_backwards, used = self._last_step
                 if n_backwards == self._n_backwards() and id(parameter) in used:

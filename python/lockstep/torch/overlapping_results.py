@@ -3,13 +3,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from lockstep.enums import CollectiveOp, LogKind
 from lockstep.torch.recorder import say
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import torch
 
     from lockstep.torch.recorder import Recorder
 
@@ -19,7 +19,7 @@ _RECEIVING = (CollectiveOp.ALL_GATHER, CollectiveOp.GATHER, CollectiveOp.ALL_TO_
 def overlap(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether two share memory. Tensors that leave gaps, such as columns of one matrix, may do so and count as if they did not."""
     spans = sorted((one.data_ptr(), one.data_ptr() + one.numel() * one.element_size()) for one in tensors
-                   if one.numel() > 0 and one.is_contiguous())
+                   if one.layout is torch.strided and one.numel() > 0 and one.is_contiguous())
     return any(end > start for (_, end), (start, _) in zip(spans, spans[1:]))
 
 

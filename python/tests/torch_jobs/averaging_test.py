@@ -341,3 +341,34 @@ def test_an_evaluation_is_recorded_with_the_buffers_that_it_was_made_with(tmp_pa
     kept = [event for event in events if event["kind"] in ("phase", "buffer") and event["at"][1] == 0]
     assert [(event["kind"], event.get("phase", event.get("point")), event["at"][4]) for event in kept] == [
         ("phase", "eval", 3), ("buffer", "eval", 3), ("phase", "train", 3), ("phase", "eval", 6), ("buffer", "eval", 6)]
+
+
+SPARSE = '''
+import torch
+import torch.distributed as dist
+from torch import nn
+
+dist.init_process_group("gloo")
+torch.manual_seed(3)
+table, head = nn.Embedding(6, 4, sparse=True), nn.Linear(4, 1)
+optimizers = torch.optim.SparseAdam(table.parameters()), torch.optim.SGD(head.parameters(), lr=0.1)
+for step in range(4):
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    head(table(torch.randint(0, 6, (8,)))).square().mean().backward()
+    for parameter in (*table.parameters(), *head.parameters()):
+        dense = parameter.grad.to_dense() if parameter.grad.is_sparse else parameter.grad
+        dist.all_reduce(dense)
+        parameter.grad = (dense / 2).to_sparse(1) if parameter.grad.is_sparse else dense / 2
+    for optimizer in optimizers:
+        optimizer.step()
+dist.destroy_process_group()
+'''
+
+
+def test_a_loop_that_averages_sparse_gradients_is_no_trouble(tmp_path: Path) -> None:
+    script = tmp_path / "sparse.py"
+    script.write_text(SPARSE)
+    ran = run_job(script, 2, tmp_path / "trace", tmp_path)
+    assert ran.codes == [0, 0] and ran.troubles == [], ran.output
+    assert lockstep.check(tmp_path / "trace").findings == ()
