@@ -276,7 +276,7 @@ constexpr Misuse kTensorMisuses[] = {
     {"ReducesASliceBeyondTheEnd",
      "elements 3 to 7 of a buffer that has 4",
      copies_a_slice_of_memory_beyond_its_end},
-    {"AddsOtherShapes", ".2. and .3. do not match", adds_other_shapes},
+    {"AddsOtherShapes", "must match the size of tensor b .3.", adds_other_shapes},
     {"AddsWholeNumbers", "cannot cast i64 .2. to f32: both are floating-point", adds_whole_numbers},
     {"FeedsOtherFeatures",
      "linear cannot multiply .4, 3. by the transpose of .1, 2.",

@@ -13,7 +13,7 @@ import sys
 
 # Functors that call fused() or the library's exp, log, tanh and erf.
 WRITES_FMA = {
-    "PlusScaled", "Tanh", "TanhSlope", "Sigmoid", "GeluOf", "GeluSlope", "SoftmaxRow",
+    "PlusScaled", "Exp", "Log", "Tanh", "TanhSlope", "Sigmoid", "GeluOf", "GeluSlope", "SoftmaxRow",
     "SoftmaxSlopeRow", "LayerNormElement", "LogProbsRow", "CrossEntropySlope", "ProductElement",
     "BlockedProductElement", "VectorProductElement",
     "NormLane", "Sgd", "Adam", "Adagrad", "Rmsprop",
