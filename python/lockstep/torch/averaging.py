@@ -4,7 +4,7 @@ No patch of its own: groups.py hands over sums, means and broadcasts over all ra
 say what a step used. A program that sends, before its very first step, the gradients of all the parameters that
 some module trains has said what its replicas are: from the next step on that module is recorded as a
 wrapper that reduces nothing. What has no gradient then may have one on another rank, and belongs to it. If the
-program leaves out some gradients, fewer than half, the rest is the wrapper, and those that are left out are
+program leaves out the smaller part of the gradients, the rest is the wrapper, and those that are left out are
 parameters that no wrapper has. The first step itself is not recorded, since nothing watched its backward; how its
 parameters were before it is, and the batches of its pass. Before a step that fewer elements were sent for, recording ends: the ranks may train
 alone from there on. Sums that only one rank gets count like those that all get, since all may step with what they
@@ -18,9 +18,11 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.distributed as dist
 
 from lockstep.enums import CollectiveOp, PhaseKind, ReduceOp, StateKind, StatePoint
 from lockstep.torch.autocast import word_for
+from lockstep.torch.gradients import RUNS_FIRST
 from lockstep.torch.recorder import BACKWARD
 from lockstep.torch.wrapping import Wrapper
 
@@ -140,8 +142,8 @@ class Averaging:
         self._starting: Averaged | None = None  # From the end of the step that runs.
 
     def posted(self, call: Call) -> None:
-        """A collective of the program's own. One in the middle of a backward comes too early: hooks of the
-        program's run before ours, and leave no gradient of a single rank to look at. What they queue for its end does not."""
+        """A collective of the program's own. In the middle of a backward hooks send gradients that have been accumulated, or
+        the parts of a buffer that are complete. What hooks on a tensor send is no gradient yet."""
         is_sum = call.reduce in (ReduceOp.SUM, ReduceOp.AVG)
         adds = call.op is CollectiveOp.ALL_REDUCE and is_sum
         to_one = call.op is CollectiveOp.REDUCE and is_sum
@@ -150,7 +152,7 @@ class Averaging:
             return
         if self._averaged:
             self._n_sent += sum(tensor.numel() for tensor in call.inputs if tensor.is_floating_point())
-        if self._is_in_the_middle() or not self._may_begin():
+        if not self._may_begin() or (self._is_in_the_middle() and not RUNS_FIRST):
             return
         for tensor in call.inputs:
             if tensor.is_floating_point() and tensor.grad_fn is None:
@@ -202,21 +204,24 @@ class Averaging:
         if not adds:
             return False
         absent = next((id(p) for p in alike if p.grad is None and id(p) not in self._absent), None)
-        if absent is not None:
+        if absent is not None and not self._is_in_the_middle():
             self._absent.add(absent)
         elif tensor.dim() == 1:
             self._find_copies(tensor)
         return False
 
     def _find_copies(self, tensor: torch.Tensor) -> None:
-        """Whether a buffer is the gradients of a module, one after the other."""
+        """Whether a buffer is the gradients of a module, one after the other, or the next part of them from either end."""
         pen, owned = self.recorder.pen, self.recorder.wrapping.owners()
+        sent = self._reduced | set(self._copied)
         for place in self._modules:
             module = place()
             trained = [] if module is None else [p for p in module.parameters() if p.requires_grad and id(p) not in owned]
-            if pen is not None and _is_made_of(tensor, [p.grad for p in trained]):
-                self._copied = {id(p): pen.digest(p.grad) for p in trained}
-                return
+            left = [p for p in trained if p.grad is not None and id(p) not in sent]
+            for part in (trained, _first(left, tensor.numel()), _first(left[::-1], tensor.numel())):
+                if pen is not None and _is_made_of(tensor, [p.grad for p in part]):
+                    self._copied.update((id(p), pen.digest(p.grad)) for p in part)
+                    return
 
     def _look(self) -> None:
         """Finds the modules of the program, and what they train."""
@@ -263,7 +268,7 @@ class Averaging:
         # Of steps that were taken before, nothing was reduced; where a step takes some of what was reduced,
         # other ranks may take the rest, and need not know what else it takes. What has no gradient may have one there.
         left_out = {number for number, p in used.items() if number not in reduced and p.grad is not None}
-        begins = reduced and reduced <= set(used) and 2 * len(left_out) < len(used) and \
+        begins = reduced and reduced <= set(used) and _is_the_smaller_part(left_out, used) and \
             not any(self._has_stepped(parameter) for parameter in used.values())
         module = self._module_of(set(used)) if begins else None
         return self._made(module, left_out, self._to_one) if module is not None else None
@@ -326,12 +331,30 @@ class Averaging:
         weakref.finalize(module, wrapper.forget)
 
 
+def _is_the_smaller_part(part: set[int], whole: dict[int, Any]) -> bool:
+    """By parameters or by elements: all biases are half of the parameters."""
+    n_elements = sum(whole[number].numel() for number in part)
+    return 2 * len(part) < len(whole) or 2 * n_elements < sum(p.numel() for p in whole.values())
+
+
+def _first(parameters: list[Any], n_elements: int) -> list[Any]:
+    """As many of the first as have this many elements; none where no number of them has."""
+    n_left, taken = n_elements, 0
+    while n_left > 0 and taken < len(parameters):
+        n_left -= parameters[taken].numel()
+        taken += 1
+    return parameters[:taken] if n_left == 0 else []
+
+
 def _is_made_of(tensor: torch.Tensor, grads: list[Any]) -> bool:
     """Whether a buffer is these gradients, one after the other in any order, but for a factor and its precision."""
     if not grads or any(grad is None for grad in grads):
         return False
     if sum(grad.numel() for grad in grads) != tensor.numel():
         return False
+    if tensor.numel() == 1:  # Any two numbers are proportional.
+        own, whole = float(tensor), next(float(grad) for grad in grads if grad.numel())
+        return own == whole or math.isclose(own * dist.get_world_size(), whole, rel_tol=ROUNDINGS)
     parts = tensor.split([grad.numel() for grad in grads])
     product = sum(float(part.double() @ grad.reshape(-1).double()) for part, grad in zip(parts, grads))
     ours, theirs = _sums(parts), _sums(grads)

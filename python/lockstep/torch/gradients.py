@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lockstep.torch.wrapping import Wrapper
 
 SEAM = "gradients"
+RUNS_FIRST = hasattr(torch.Tensor, "register_post_accumulate_grad_hook")  # Whether hooks of the program's can come after ours.
 
 
 class Gradients:
@@ -53,7 +54,7 @@ class Gradients:
         if not self._handles:
             return
         alone = sum(not wrapper.gone for wrapper in self.recorder.wrapping.all) == 1
-        if alone and hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
+        if alone and RUNS_FIRST:
             self.remove()
 
     def remove(self) -> None:
@@ -197,12 +198,21 @@ def _watch(gradients: Gradients, index: int, parameter: torch.nn.Parameter) -> l
             recorder.trouble(SEAM, error)
 
     handles = [parameter.register_hook(incoming)]
-    if hasattr(parameter, "register_post_accumulate_grad_hook"):
+    if RUNS_FIRST:
         handles.append(parameter.register_post_accumulate_grad_hook(accumulated))
+        _put_first(parameter._post_accumulate_grad_hooks, handles[-1].id)
     else:
         node = parameter.expand_as(parameter).grad_fn.next_functions[0][0]  # type: ignore[union-attr]
         handles += [node.register_hook(accumulated), node]
     return handles
+
+
+def _put_first(hooks: dict[int, Any], key: int) -> None:
+    """The program's hooks may reduce a gradient. Autograd takes them as they were put in, whatever an OrderedDict was moved to."""
+    others = [(number, hook) for number, hook in hooks.items() if number != key]
+    for number, _ in others:
+        del hooks[number]
+    hooks.update(others)
 
 
 def install(recorder: Recorder) -> None:
@@ -256,6 +266,8 @@ def install(recorder: Recorder) -> None:
 
     def after_backward() -> None:
         recorder.groups.after_backward()
+        if recorder.in_flight is not None:
+            recorder.in_flight.after_backward()
         for wrapper in recorder.wrapping.all:
             wrapper.gradients.after_backward()
         recorder.reduced = False

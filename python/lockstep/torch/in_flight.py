@@ -6,6 +6,12 @@ work ends the loan, and so does anything else through which a program can learn 
 future, its result, is_completed(). Calls of a group are in order where NCCL makes them, so waiting for one,
 such as a barrier, is waiting for those before it in its group. A mode that the program has entered itself is
 left alone: then nothing is watched. A call that is never waited for is watched for MOST_OPERATIONS only.
+
+Autograd restores the modes of the thread after each node, so a mode that a hook has entered lasts as long as the hook:
+
+    hook: all_reduce(p.grad, async_op=True)   the watch is entered, and lost with the hook
+    backward() returns                        entered again if a call is still open
+    p.grad /= n                               seen
 """
 from __future__ import annotations
 
@@ -19,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 from lockstep.enums import CollectiveOp
 from lockstep.torch import groups
+from lockstep.torch.recorder import BACKWARD
 from lockstep.torch.sites import is_ours, shown, site
 
 if TYPE_CHECKING:
@@ -78,6 +85,7 @@ class InFlight:
         self.inside = False  # An operation runs below the watch, which is not the innermost mode meanwhile.
         self._watch: _Watch | None = None
         self._thread = 0
+        self._is_of_hook = False  # The watch was entered in a backward.
         self._left = 0  # Operations that are still looked at.
         self._classes: set[type] = set()
 
@@ -108,9 +116,12 @@ class InFlight:
         if self._watch is not None and current is self._watch and self._thread == threading.get_ident():
             self._left = MOST_OPERATIONS
             return True
+        if self._is_of_hook and self._thread == threading.get_ident():
+            self._watch = None  # An earlier hook's, which is lost.
         if current is not None or self._watch is not None:
             return False
         self._watch, self._thread, self._left = _Watch(self), threading.get_ident(), MOST_OPERATIONS
+        self._is_of_hook = self.recorder.scope == BACKWARD
         self._watch.__enter__()
         return True
 
@@ -118,6 +129,8 @@ class InFlight:
         """As soon as this thread's innermost mode is the watch."""
         if self._watch is None or self._thread != threading.get_ident():
             return
+        if self.recorder.scope == BACKWARD and not self._is_of_hook:
+            return  # A hook that left the mode would find it entered again: after_backward does.
         if _get_current_dispatch_mode() is self._watch:
             watch, self._watch = self._watch, None
             watch.__exit__(None, None, None)
@@ -142,6 +155,15 @@ class InFlight:
         if not self._loans and not self.inside:
             self._leave()
 
+    def after_backward(self) -> None:
+        """No node of it is running."""
+        if self._is_of_hook and self._thread == threading.get_ident():
+            self._watch, self._is_of_hook = None, False
+        if not self._loans:
+            self._leave()
+        elif self._watch is None:
+            self._enter()
+
     def forget(self) -> None:
         self._loans = []
         self._leave()
@@ -157,7 +179,7 @@ class InFlight:
 
     def _ending(self, real: Callable[..., Any]) -> Callable[..., Any]:
         def ending(work: Any, *args: Any, **kwargs: Any) -> Any:
-            if self._watch is not None and sys._getframe(1).f_code.co_filename != groups.__file__:  # It only polls.
+            if (self._loans or self._watch is not None) and sys._getframe(1).f_code.co_filename != groups.__file__:  # It only polls.
                 self.recorder.quietly(SEAM, lambda: self.over(work))
             return real(work, *args, **kwargs)
         return ending

@@ -11,7 +11,9 @@ from types import CellType, CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data import dataloader  # May be loading still: the recorder starts while torch.utils.data loads torch.distributed.
+from torch.utils.data.dataset import Dataset
+from torch.utils.data.sampler import Sampler
 
 from lockstep.torch.sites import is_installed, shown
 
@@ -174,7 +176,7 @@ def _parts_of(value: Any) -> Iterator[tuple[str, Any]]:
         yield "", value.func
     elif issubclass(kind, FunctionType):
         yield from _held_by(value)
-    elif issubclass(kind, (Dataset, DataLoader, Sampler)) or _is_own(kind):
+    elif issubclass(kind, (Dataset, dataloader.DataLoader, Sampler)) or _is_own(kind):
         yield from _attributes_of(value)
 
 

@@ -96,8 +96,12 @@ def test_parameters_that_the_loop_leaves_out_are_of_no_wrapper(tmp_path: Path) -
     assert wrapped_by(tmp_path, "parameter.numel() > 1") == [["0.weight", "0.bias", "2.weight"]]
 
 
-def test_a_loop_that_sends_half_of_the_gradients_says_nothing_of_the_rest(tmp_path: Path) -> None:
-    assert wrapped_by(tmp_path, "parameter.dim() > 1") == []
+def test_all_biases_are_the_smaller_part_of_the_gradients(tmp_path: Path) -> None:
+    assert wrapped_by(tmp_path, "parameter.dim() > 1") == [["0.weight", "2.weight"]]
+
+
+def test_a_loop_that_sends_the_smaller_part_of_the_gradients_says_nothing_of_the_rest(tmp_path: Path) -> None:
+    assert wrapped_by(tmp_path, "parameter.dim() == 1") == []
 
 
 HEADS = """
@@ -163,14 +167,68 @@ def sizes("""
 
 @pytest.mark.parametrize(("hook", "is_found"), [
     ("parameter.register_hook(lambda grad: dist.all_reduce(grad))", False),
-    ("parameter.register_post_accumulate_grad_hook(lambda p: dist.all_reduce(p.grad))", False),
+    ("parameter.register_post_accumulate_grad_hook(lambda p: dist.all_reduce(p.grad))", True),
+    ("parameter.register_hook(lambda grad: dist.all_reduce(grad[0]) if grad.dim() > 1 else None)", False),
     ("parameter.register_hook(lambda grad: torch.autograd.Variable._execution_engine.queue_callback(average))", True)])
 def test_sums_that_hooks_make_are_known_at_the_end_of_a_backward(hook: str, is_found: bool, tmp_path: Path) -> None:
-    """Within it, no gradient of a single rank is left to look at."""
+    """What a hook on a tensor sends is not yet part of a gradient."""
     text = JOB.replace("\ndef sizes(", HOOKS.replace("{hook}", hook))
     (tmp_path / "job.py").write_text(text.replace("for parameter in model.parameters():\n        {sum}", "pass"))
     _, events = events_of(tmp_path / "job.py", tmp_path)
     assert any(event["kind"] == "wrap" for event in events) == is_found
+
+
+BUCKETS = """
+waiting, sent = [], []
+
+def reduce():
+    buffer = torch.cat([parameter.grad.reshape(-1) for parameter in waiting])
+    sent.append((dist.all_reduce(buffer, async_op=True), buffer, list(waiting)))
+    waiting.clear()
+
+def complete(parameter):
+    waiting.append(parameter)
+    if sum(one.numel() for one in waiting) >= SIZE:
+        reduce()
+
+def finish():
+    if waiting:
+        reduce()
+    for work, buffer, parts in sent:
+        work.wait()
+        for parameter, part in zip(parts, buffer.split([parameter.numel() for parameter in parts])):
+            parameter.grad.copy_(part.view_as(parameter) / dist.get_world_size())
+    sent.clear()
+
+for parameter in model.parameters():
+    parameter.register_post_accumulate_grad_hook(complete)
+
+def sizes("""
+
+
+@pytest.mark.parametrize("size", ["1", "4", "19"])
+def test_buckets_that_hooks_send_are_parts_of_the_gradients(size: str, tmp_path: Path) -> None:
+    text = JOB.replace("\ndef sizes(", BUCKETS.replace("SIZE", size))
+    loop = "for parameter in model.parameters():\n        {sum}"
+    (tmp_path / "job.py").write_text(text.replace(f"added = sizes()\n    {loop}", "added = sizes()\n    finish()"))
+    _, events = events_of(tmp_path / "job.py", tmp_path)
+    assert [event["params"] for event in events if event["kind"] == "wrap"] == [["0.weight", "0.bias", "2.weight", "2.bias"]]
+    assert lockstep.check(tmp_path / "trace").ok
+
+
+def test_a_gradient_is_looked_at_before_hooks_of_the_program_reduce_it(tmp_path: Path) -> None:
+    """However early they were registered."""
+    hooks = HOOKS.replace("{hook}", "parameter.register_post_accumulate_grad_hook(lambda p: dist.all_reduce(p.grad))")
+    text = JOB.replace("\ndef sizes(", hooks)
+    (tmp_path / "job.py").write_text(text.replace("for parameter in model.parameters():\n        {sum}", "pass"))
+    events_of(tmp_path / "job.py", tmp_path)
+    added, used = [], []
+    for path in sorted((tmp_path / "trace").glob("*.jsonl")):
+        events = [event for event in map(json.loads, path.read_text().splitlines()[1:]) if event["kind"] == "grad"]
+        added.append([event["digests"] for event in events if event["point"] == "inc"])
+        used.append([event["digests"] for event in events if event["point"] == "used"])
+    assert len(added[0]) == 4 and all(ours != theirs for ours, theirs in zip(*added))
+    assert used[0] == used[1]
 
 
 def test_a_buffer_is_compared_with_gradients_only_until_the_loop_is_known(tmp_path: Path) -> None:
@@ -214,7 +272,7 @@ def test_losses_say_whether_the_backward_starts_from_a_mean(tmp_path: Path) -> N
     "dist.all_reduce(parameter.grad.clone())",
     "dist.all_reduce(parameter.data)",
     "dist.all_reduce(parameter.grad, op=dist.ReduceOp.MAX)",
-    "dist.all_reduce(parameter.grad) if parameter.dim() == 2 else None"])
+    "dist.all_reduce(parameter.grad) if parameter.dim() == 1 else None"])
 def test_sums_of_something_else_make_no_replicas(how: str, tmp_path: Path) -> None:
     _, events = job(tmp_path, how)
     assert [event for event in events if event["kind"] in ("wrap", "grad")] == []

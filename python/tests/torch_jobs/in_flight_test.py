@@ -49,6 +49,30 @@ TOUCHED = {
     "what is received": (
         "w = dist.irecv(x, 1 - rank) if rank == 0 else dist.isend(x, 1 - rank); x.sum(); w.wait()", [(False, "sum")]),
 }
+HOOKED = """
+p, works = torch.nn.Parameter(torch.ones(4)), []
+def hook(p):
+    {hook}
+p.register_post_accumulate_grad_hook(hook)
+for _ in range(2):
+    {before}
+    p.grad = None
+    p.sum().backward()
+    {after}
+"""
+POSTS = "works.append(dist.all_reduce(p.grad, async_op=True))"
+TOUCHED_OF_HOOKS = {
+    "after the backward": (POSTS, "", "p.grad.add_(1); works.pop().wait()", [(True, "add_")] * 2),
+    "in the hook": (f"{POSTS}; p.grad.sum(); works.pop().wait()", "", "p.grad.add_(1)", [(False, "sum")] * 2),
+    "of a call that was posted before the backward": (
+        "pass", "works.append(dist.all_reduce(x, async_op=True))", "x.sum(); works.pop().wait()", [(False, "sum")] * 2),
+    "after a hook has waited for another call": (
+        "works.pop().wait()", "works.append(dist.all_reduce(x, async_op=True))",
+        "x.sum(); w = dist.all_reduce(other, async_op=True); other.sum(); w.wait()", [(False, "sum")] * 2),
+    "after another hook's call": (
+        f"{POSTS}; works.pop().wait()", "", "w = dist.all_reduce(other, async_op=True); other.sum(); w.wait()",
+        [(False, "sum")] * 2),
+}
 UNTOUCHED = {
     "after the wait": "w = dist.all_reduce(x, async_op=True); w.wait(); x.sum()",
     "after its future": "w = dist.all_reduce(x, async_op=True); w.get_future().wait(); x.sum()",
@@ -102,6 +126,14 @@ def test_what_touches_memory_in_flight_is_recorded(name: str, tmp_path: Path) ->
     for event in found:
         assert str(event["site"]).startswith(str(tmp_path))
         assert str(event["posted_at"]).startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", TOUCHED_OF_HOOKS)
+def test_what_touches_memory_that_a_hook_has_sent_is_recorded(name: str, tmp_path: Path) -> None:
+    """Autograd restores the thread's modes after each hook."""
+    hook, before, after, expected = TOUCHED_OF_HOOKS[name]
+    found = touches(HOOKED.format(hook=hook, before=before or "pass", after=after), tmp_path)
+    assert [(event["written"], event["operation"]) for event in found] == expected
 
 
 @pytest.mark.parametrize("name", UNTOUCHED)

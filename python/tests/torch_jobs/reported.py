@@ -190,6 +190,9 @@ ROWS = {
     "ignored_set_differs": Row(Expected("environment-bijective", "model-differs", ranks=(1,), field="schema")),
     "init_no_broadcast": Row(Expected("replicas-equal", "init-no-broadcast", 1, (1,), tensor="0.weight")),
     # A rank may hold parameters of its own on purpose, here too.
+    "hooked_buckets_of_weights": Row(None, advice="A-unwrapped"),
+    # On PyTorch's own ranks the call is over in time, as a rule.
+    "hooked_last_unwaited": Row(Expected("in-flight-untouched", "overlap-race", ranks=(0, 1), field="read")),
     "left_out_of_the_loop": Row(None, ranks=3, advice="A-unwrapped"),
     "load_rank0_only": Row(Expected("init-equal", "load-rank0-only", 0, (1,), tensor="weight",
                                     says="since then only rank 0 has read a file")),
