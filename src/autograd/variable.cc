@@ -85,6 +85,11 @@ void Variable::set_requires_grad(bool on) const {
                  fmt::format("only tensors of floating type can require gradients, not {}",
                              state_->data.text()));
   state_->requires_grad = on;
+  // Of what a call has returned, too: the program asks for its gradient, and sends it back itself.
+  if (on) {
+    Storage& storage = *state_->data.storage();
+    storage.set_origin(storage.origin() & Origin::kOwn);
+  }
 }
 
 void Variable::set_grad(Tensor grad) const {

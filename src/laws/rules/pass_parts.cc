@@ -1,5 +1,7 @@
 #include "lockstep/laws/rules/detail/samples/pass_parts.h"
 
+#include <algorithm>
+
 namespace lockstep::laws {
 
 void DividingGroups::on_wrap(const Event& event, const WrapEvent& wrap, const Worlds& worlds) {
@@ -20,6 +22,33 @@ std::int32_t DividingGroups::of(WrapperKey trains,
     found = group.number;
   }
   return found;
+}
+
+void JointLosses::on_group(const Event& event, const GroupEvent& group) {
+  members_[{{event.at.attempt, to_int(event.rank)}, group.group}].assign(group.members.begin(),
+                                                                         group.members.end());
+}
+
+void JointLosses::on_exchange(const Event& event, const ExchangeEvent& exchange) {
+  if (exchange.group == 0) return;
+  const OfRank rank{event.at.attempt, to_int(event.rank)};
+  const auto known = members_.find({rank, exchange.group});
+  if (known != members_.end()) joint_[rank].insert(known->second);
+}
+
+bool JointLosses::explain(const PassTally& tally) const {
+  if (joint_.empty()) return false;
+  std::map<std::vector<std::int64_t>, Members> readers;
+  for (const auto& [rank, ids] : tally.by_rank) readers[ids].push_back(rank);
+  return std::ranges::all_of(readers, [&](const auto& share) {
+    const Members& ranks = share.second;
+    const auto own = joint_.find({tally.attempt, ranks.front()});
+    return own != joint_.end() && std::ranges::any_of(own->second, [&](const Members& group) {
+             return std::ranges::all_of(ranks, [&](std::int32_t rank) {
+               return std::ranges::find(group, rank) != group.end();
+             });
+           });
+  });
 }
 
 PassParts::Dividing PassParts::dividing_groups(const Pass& pass) const {

@@ -1,10 +1,12 @@
 // rng-scopes: shared random streams are equal, private ones distinct.
 #include <map>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "lockstep/laws/detail/alignment.h"
 #include "lockstep/laws/rules/checkers.h"
+#include "lockstep/laws/rules/detail/teams.h"
 
 namespace lockstep::laws {
 
@@ -42,12 +44,15 @@ class RngScopes final : public Law {
 
   const LawInfo& info() const override { return *find_law(kRngScopes); }
 
-  EventKinds reads() const override { return kinds_of<RngEvent, EnvironmentEvent>(); }
+  EventKinds reads() const override {
+    return kinds_of<RngEvent, EnvironmentEvent, GroupEvent, WrapEvent>();
+  }
 
   void require(RecordOptions& /*options*/) const override {}
 
   void on_event(const Event& event, const NameTable& names) override {
     worlds_.on_event(event);
+    averaging_.on_event(event);
     const auto* rng = std::get_if<RngEvent>(&event.body);
     if (rng == nullptr) return;
     if (rng->shared) {
@@ -120,17 +125,28 @@ class RngScopes final : public Law {
         return std::tie(a.drawer, a.attempt) < std::tie(b.drawer, b.attempt);
       });
       for (const Draw& draw : draws) {
-        if (draw.drawer == draws.front().drawer) continue;
+        const Draw* const before = repeated_by(draw, draws);
+        if (before == nullptr) continue;
         // A rank may begin once more with what it began with.
-        if (name == kInitialShards && draw.drawer.rank == draws.front().drawer.rank) continue;
+        if (name == kInitialShards && draw.drawer.rank == before->drawer.rank) continue;
         if (again == nullptr || draw.drawer < again->drawer) {
-          first = draws.data();
+          first = before;
           again = &draw;
         }
         break;
       }
     }
     if (again != nullptr) findings_.push_back(repetition(name, *first, *again));
+  }
+
+  /// The first of `draws`, in order, that `draw` must not repeat; null, if there is none before it.
+  const Draw* repeated_by(const Draw& draw, std::span<const Draw> draws) const {
+    for (const Draw& before : draws) {
+      if (before.drawer == draw.drawer) return nullptr;
+      const std::int32_t rank = before.drawer.rank;
+      if (rank == draw.drawer.rank || !averaging_.apart(rank, draw.drawer.rank)) return &before;
+    }
+    return nullptr;
   }
 
   static Finding repetition(const std::string& name, const Draw& first, const Draw& again) {
@@ -170,6 +186,7 @@ class RngScopes final : public Law {
   }
 
   Worlds worlds_;
+  Averaging averaging_;
   std::map<std::pair<std::int32_t, Key>, std::int32_t> passes_;
   std::map<Key, Ballot> ballots_;
   std::set<std::pair<std::int32_t, std::string>> reported_;

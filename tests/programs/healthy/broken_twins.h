@@ -24,5 +24,6 @@ std::vector<BrokenTwin> loop_twins();
 std::vector<BrokenTwin> exchange_twins();
 std::vector<BrokenTwin> window_twins();
 std::vector<BrokenTwin> worded_twins();
+std::vector<BrokenTwin> model_parallel_twins();
 
 }  // namespace lockstep::programs

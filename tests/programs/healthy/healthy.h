@@ -28,5 +28,6 @@ std::vector<HealthyProgram> piece_programs();
 std::vector<HealthyProgram> exchange_programs();
 std::vector<HealthyProgram> window_programs();
 std::vector<HealthyProgram> worded_programs();
+std::vector<HealthyProgram> model_parallel_programs();
 
 }  // namespace lockstep::programs

@@ -27,7 +27,8 @@ std::vector<HealthyProgram> all_programs() {
                            piece_programs,
                            exchange_programs,
                            window_programs,
-                           worded_programs}) {
+                           worded_programs,
+                           model_parallel_programs}) {
     const std::vector<HealthyProgram> some = list();
     all.insert(all.end(), some.begin(), some.end());
   }
@@ -36,8 +37,12 @@ std::vector<HealthyProgram> all_programs() {
 
 std::vector<BrokenTwin> all_twins() {
   std::vector<BrokenTwin> all = averaging_twins();
-  for (const auto& list :
-       {reduction_twins, loop_twins, exchange_twins, window_twins, worded_twins}) {
+  for (const auto& list : {reduction_twins,
+                           loop_twins,
+                           exchange_twins,
+                           window_twins,
+                           worded_twins,
+                           model_parallel_twins}) {
     for (const BrokenTwin& one : list()) all.push_back(one);
   }
   return all;

@@ -1,9 +1,12 @@
 // Which ranks share a wrapper, where wrappers reduce over parts of the world.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -52,6 +55,41 @@ class Teams {
   std::map<OfRank, std::vector<std::int32_t>> members_;  // World ranks of a group.
   std::map<Team, std::int32_t> numbers_;
   std::map<OfRank, std::int32_t> numbers_of_;
+};
+
+/// Which ranks average gradients with one another. Ranks of two groups that train apart may be two
+/// parts of one model, which have to do the same to what both have.
+class Averaging {
+ public:
+  void on_event(const Event& event) {
+    const std::pair<std::int32_t, std::int32_t> rank{event.at.attempt, to_int(event.rank)};
+    if (const auto* group = std::get_if<GroupEvent>(&event.body)) {
+      members_[{rank, group->group}].assign(group->members.begin(), group->members.end());
+    } else if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+      const auto members = members_.find({rank, wrap->group});
+      const bool part = wrap->group != 0 && members != members_.end();
+      if (part && wrap->n_ranks > 1) partners_[rank.second].insert(members->second);
+      if (!part) everyone_.insert(rank.second);
+    }
+  }
+
+  /// Whether both ranks have wrappers, and none that both of them average through.
+  bool apart(std::int32_t a, std::int32_t b) const { return is_apart(a, b) && is_apart(b, a); }
+
+ private:
+  using Members = std::vector<std::int32_t>;
+
+  bool is_apart(std::int32_t rank, std::int32_t other) const {
+    const auto known = partners_.find(rank);
+    if (known == partners_.end() || everyone_.contains(rank)) return false;
+    return std::ranges::none_of(known->second, [&](const Members& members) {
+      return std::ranges::find(members, other) != members.end();
+    });
+  }
+
+  std::map<std::pair<std::pair<std::int32_t, std::int32_t>, std::int32_t>, Members> members_;
+  std::map<std::int32_t, std::set<Members>> partners_;  // World ranks, by rank.
+  std::set<std::int32_t> everyone_;                     // Ranks with a wrapper over the world.
 };
 
 }  // namespace lockstep::laws

@@ -40,6 +40,24 @@ class DividingGroups {
   std::map<std::pair<WrapperKey, std::int32_t>, Group> groups_;  // By wrapper and rank.
 };
 
+/// Groups, smaller than the world, whose ranks exchange values inside their losses: they compute one loss together, as ranks that
+/// divide a sequence do, and read the same samples for it.
+class JointLosses {
+ public:
+  void on_group(const Event& event, const GroupEvent& group);
+  void on_exchange(const Event& event, const ExchangeEvent& exchange);
+
+  /// Whether the readers of each share of the pass are ranks of one such group.
+  bool explain(const PassTally& tally) const;
+
+ private:
+  using Members = std::vector<std::int32_t>;
+  using OfRank = std::pair<std::int32_t, std::int32_t>;  // Attempt and rank.
+
+  std::map<std::pair<OfRank, std::int32_t>, Members> members_;  // Of a group by its number there.
+  std::map<OfRank, std::set<Members>> joint_;
+};
+
 /// Which ranks of a pass are such a group.
 class PassParts {
  public:
