@@ -12,6 +12,7 @@
 #include "lockstep/functional/functions.h"
 #include "lockstep/functional/image_functions.h"
 #include "lockstep/functional/layer_functions.h"
+#include "lockstep/functional/operators.h"
 #include "lockstep/functional/pieces.h"
 #include "lockstep/models/gpt.h"
 #include "lockstep/models/two_head.h"

@@ -48,6 +48,21 @@ std::vector<NamedVariable> free_of(std::span<const Variable> parameters, const N
   return free;
 }
 
+std::int64_t n_elements_of(std::span<const NamedVariable> parameters) {
+  std::int64_t n = 0;
+  for (const NamedVariable& entry : parameters) n += entry.variable.data().n_elems();
+  return n;
+}
+
+/// After the parameters from `first` on that are as large as a buffer; `first`, if none are.
+std::size_t end_of_part(std::span<const std::int64_t> sizes,
+                        std::size_t first,
+                        std::int64_t n_elems) {
+  std::size_t end = first;
+  while (n_elems > 0 && end < sizes.size()) n_elems -= sizes[end++];
+  return n_elems == 0 ? end : first;
+}
+
 bool is_free_of_optimizers(const Variable& parameter) {
   const VariableState& state = parameter.state();
   return parameter.requires_grad() && state.wrapper < 0 && !state.optimized;
@@ -348,11 +363,19 @@ bool OwnLoops::is_sent(const Variable& parameter) const {
          });
 }
 
-bool OwnLoops::are_sent_as_one(std::span<const NamedVariable> parameters) const {
-  std::int64_t n_elems = 0;
-  for (const NamedVariable& entry : parameters) n_elems += entry.variable.data().n_elems();
-  return std::ranges::any_of(
-      sent_, [&](const Piece& sent) { return sent.adds && sent.n_elems == n_elems; });
+bool OwnLoops::are_sent_in_parts(std::span<const NamedVariable> parameters) const {
+  std::vector<std::int64_t> sizes;
+  for (const NamedVariable& entry : parameters) sizes.push_back(entry.variable.data().n_elems());
+  const auto all_sent = [&] {
+    std::size_t next = 0;
+    for (const Piece& sent : sent_) {
+      if (sent.adds) next = end_of_part(sizes, next, sent.n_elems);
+    }
+    return next == sizes.size();
+  };
+  if (all_sent()) return true;
+  std::ranges::reverse(sizes);
+  return all_sent();
 }
 
 // A parameter without a gradient may have one on another rank.
@@ -366,9 +389,10 @@ std::vector<NamedVariable> OwnLoops::reduced_of(const std::vector<NamedVariable>
   }
   const std::size_t n_left_out = free.size() - reduced.size();
   const bool none_is_sent = n_left_out == with_gradient.size();
-  if (none_is_sent && n_left_out > 0 && are_sent_as_one(with_gradient)) return with_gradient;
-  const bool begins = !none_is_sent && 2 * n_left_out < free.size();
-  return begins ? reduced : std::vector<NamedVariable>();
+  if (none_is_sent && n_left_out > 0 && are_sent_in_parts(with_gradient)) return with_gradient;
+  const bool most_are_sent =
+      2 * n_left_out < free.size() || n_elements_of(free) < 2 * n_elements_of(reduced);
+  return !none_is_sent && most_are_sent ? reduced : std::vector<NamedVariable>();
 }
 
 // What was sent before this step counts for no later one, unless another optimizer's gradients were

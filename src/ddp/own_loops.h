@@ -27,8 +27,8 @@ namespace lockstep {
 /// and laws hold the gradients that a step uses to the mean of what the ranks' backward passes added.
 /// Where ranks share the steps out, each with an optimizer of some parameters, the replicas are of all
 /// those of the model that were sent and that no optimizer of this rank has.
-/// The gradients may also be sent in one piece. A few that are not sent, fewer than half, stay
-/// parameters of no wrapper. Before a step for which fewer elements were sent the loop ends: from there
+/// The gradients may also be sent in buckets, as one piece or several. If the smaller part of them is not sent,
+/// by parameters or by elements, these stay parameters of no wrapper. Before a step for which fewer elements were sent the loop ends: from there
 /// on ranks may train alone. Where a model is wrapped nothing begins.
 class OwnLoops final : public OwnReductions {
  public:
@@ -65,7 +65,8 @@ class OwnLoops final : public OwnReductions {
   /// Parameters in no optimizer of this rank, whose gradients were sent all the same.
   std::vector<Variable> sent_for_others() const;
   bool is_sent(const Variable& parameter) const;
-  bool are_sent_as_one(std::span<const NamedVariable> parameters) const;
+  /// As sums of buffers that are as large as the next parameters, from the first or the last on, until none is left.
+  bool are_sent_in_parts(std::span<const NamedVariable> parameters) const;
   /// Of what a first step may have used, what was reduced, or nothing.
   std::vector<NamedVariable> reduced_of(const std::vector<NamedVariable>& free) const;
   void forget_sent_of(std::span<const Variable> parameters);

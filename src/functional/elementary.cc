@@ -60,6 +60,26 @@ class SqrtNode final : public Node {
   SavedTensor y_;
 };
 
+/// Multiplies by the result's square, negated.
+class ReciprocalNode final : public Node {
+ public:
+  explicit ReciprocalNode(const Tensor& y) : y_(y) {}
+
+  void run(Tensor&& grad) override {
+    const Tensor square = Tensor::empty_like(y_.get());
+    kernels().mul(square, y_.get(), y_.get());
+    Tensor out = writable_like(grad);
+    kernels().scale(out, grad, -1.0);
+    kernels().mul(out, out, square);
+    send(0, std::move(out));
+  }
+
+  void release_saved() override { y_.reset(); }
+
+ private:
+  SavedTensor y_;
+};
+
 }  // namespace
 
 Variable exp(const Variable& x) {
@@ -80,6 +100,13 @@ Variable sqrt(const Variable& x) {
   x.runtime().kernels().sqrt(y, x.data());
   const Tensor saved = y;
   return detail::record_unary<SqrtNode>(std::move(y), x, saved);
+}
+
+Variable reciprocal(const Variable& x) {
+  Tensor y = Tensor::full(x.runtime(), x.shape(), x.data().dtype(), 1.0);
+  x.runtime().kernels().div(y, y, x.data());
+  const Tensor saved = y;
+  return detail::record_unary<ReciprocalNode>(std::move(y), x, saved);
 }
 
 }  // namespace lockstep

@@ -12,7 +12,11 @@ namespace lockstep {
 /// x (B, I) times weight (O, I) transposed, plus bias (O,) when defined -> (B, O).
 /// Source: torch linear.
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias);
-/// Element by element. Shapes are broadcast as PyTorch's are: (B, 1) with (B, C), (C,) with (B, C). Of two
+/// a (M, K) times b (K, N) -> (M, N).
+/// Errors: ContractViolation with PyTorch's text for shapes that do not go together.
+/// Source: torch.mm.
+Variable matmul(const Variable& a, const Variable& b);
+/// Element by element; operators.h has them as operators. Shapes are broadcast as PyTorch's are: (B, 1) with (B, C), (C,) with (B, C). Of two
 /// floating dtypes the result has the wider one; f16 and bf16 meet in f32.
 /// Errors: ContractViolation with PyTorch's text for shapes that do not go together.
 Variable add(const Variable& a, const Variable& b);
@@ -27,6 +31,7 @@ Variable sigmoid(const Variable& x);
 Variable exp(const Variable& x);
 Variable log(const Variable& x);
 Variable sqrt(const Variable& x);
+Variable reciprocal(const Variable& x);
 
 /// Whether a dimension that was summed stays, with size 1, so that the result can be broadcast.
 enum class KeepDim : std::uint8_t { kNo, kYes };

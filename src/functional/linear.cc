@@ -88,6 +88,60 @@ Variable linear_as_given(const Variable& x, const Variable& weight, const Variab
   return Node::attach(std::move(out), node);
 }
 
+class MatmulNode final : public Node {
+ public:
+  MatmulNode(const Variable& a, const Variable& b) {
+    if (b.requires_grad()) a_ = SavedTensor(a.data());
+    if (a.requires_grad()) b_ = SavedTensor(b.data());
+  }
+
+  void run(Tensor&& grad) override {
+    if (needs(0)) {
+      const Tensor& b = b_.get();
+      Tensor d_a = Tensor::empty(runtime(), {grad.size(0), b.size(0)}, grad.dtype());
+      kernels().gemm(d_a, grad, b, {.transpose_b = true});
+      send(0, std::move(d_a));
+    }
+    if (needs(1)) {
+      const Tensor& a = a_.get();
+      Tensor d_b = Tensor::empty(runtime(), {a.size(1), grad.size(1)}, grad.dtype());
+      kernels().gemm(d_b, a, grad, {.transpose_a = true});
+      send(1, std::move(d_b));
+    }
+  }
+
+  void release_saved() override {
+    a_.reset();
+    b_.reset();
+  }
+
+ private:
+  SavedTensor a_;
+  SavedTensor b_;
+};
+
+Variable matmul_as_given(const Variable& a, const Variable& b) {
+  const Shape& left = a.shape();
+  const Shape& right = b.shape();
+  LOCKSTEP_CHECK(
+      left.n_dims() == 2 && right.n_dims() == 2,
+      fmt::format("matmul multiplies matrices, not {} by {}", left.text(), right.text()));
+  LOCKSTEP_CHECK(left[1] == right[0],
+                 fmt::format("mat1 and mat2 shapes cannot be multiplied ({}x{} and {}x{})",
+                             left[0],
+                             left[1],
+                             right[0],
+                             right[1]));
+  Tensor out = Tensor::empty(a.runtime(), {left[0], right[1]}, a.data().dtype());
+  a.runtime().kernels().gemm(out, a.data(), b.data(), {});
+  if (!Node::records({&a, &b})) return Node::attach(std::move(out), {});
+
+  const auto node = Node::make<MatmulNode>(a.runtime(), a, b);
+  node->connect(0, a);
+  node->connect(1, b);
+  return Node::attach(std::move(out), node);
+}
+
 }  // namespace
 
 Variable linear(const Variable& x, const Variable& weight, const Variable& bias) {
@@ -95,6 +149,12 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias)
   const Variable low_bias = detail::lowered(bias);
   const Variable low_weight = detail::lowered(weight);
   return linear_as_given(detail::lowered(x), low_weight, low_bias);
+}
+
+Variable matmul(const Variable& a, const Variable& b) {
+  if (!detail::autocasts(a)) return matmul_as_given(a, b);
+  const Variable low_b = detail::lowered(b);
+  return matmul_as_given(detail::lowered(a), low_b);
 }
 
 }  // namespace lockstep

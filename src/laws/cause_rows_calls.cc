@@ -22,6 +22,13 @@ constexpr auto kCallsCauses = std::to_array<CauseInfo>({
      "Make one call per entry of a list that is the same on all ranks, with zeros for what a rank "
      "lacks, or put everything into one tensor.",
      "docs/laws.md#6-collectives-match"},
+    {Cause::kCallSkipped,
+     "call-skipped",
+     "Some ranks left out a collective that they make in other steps, as code in a condition that "
+     "each rank decides by its own data does.",
+     "Make the call on every rank in every step, with zeros where there is nothing to add, or "
+     "all_reduce the condition first.",
+     "docs/laws.md#6-collectives-match"},
     in_zoo(Cause::kCodeSkew,
            "docs/zoo.md#code-skew",
            "Some ranks called a collective that the others do not have, as if they ran a different "

@@ -27,6 +27,7 @@ enum class Cause : std::uint8_t {
   kBufferReassigned,
   kBypassWrapper,
   kCallSetDiffers,
+  kCallSkipped,
   kCheckpointDecisionDiffers,
   kCkptDirClock,
   kClassesDiffer,

@@ -148,6 +148,24 @@ TEST(OwnLoopsTest, ASumOfAsManyElementsCountsForAllAndABroadcastOfThemDoesNot) {
   EXPECT_EQ(sent(true, 4), kNone);
 }
 
+TEST(OwnLoopsTest, BucketsAreTheNextParametersFromEitherEnd) {
+  const auto sent = [](const std::vector<std::int64_t>& pieces) {
+    return wrapped(looped(3, 2, [=](MiniRank& rank, std::span<const Variable>, int) {
+      for (const std::int64_t n_elems : pieces) {
+        const Tensor piece = Tensor::zeros(rank.runtime, {n_elems}, DType::kF32);
+        rank.group.all_reduce(Memory::of(piece)).wait_or_throw();
+      }
+    }));
+  };
+  const std::vector<Texts> all = {{"parameter.0", "parameter.1", "parameter.2"}};
+  EXPECT_EQ(sent({1, 5}), all);
+  EXPECT_EQ(sent({5, 1}), all);
+  EXPECT_EQ(sent({1, 2, 3}), all);
+  EXPECT_EQ(sent({7, 5, 7, 1}), all) << "what fits no parameters is something else";
+  EXPECT_EQ(sent({2, 4}), kNone);
+  EXPECT_EQ(sent({1, 2}), kNone) << "the last parameter is missing";
+}
+
 TEST(OwnLoopsTest, AMaximumIsNoReductionOfGradients) {
   EXPECT_EQ(wrapped(looped(2,
                            2,
@@ -168,6 +186,16 @@ TEST(OwnLoopsTest, FewerThanHalfMayBeLeftOut) {
   };
   EXPECT_EQ(wrapped(looped(3, 2, all_but_the_last)), kBoth);
   EXPECT_EQ(wrapped(looped(2, 2, all_but_the_last)), kNone);
+}
+
+TEST(OwnLoopsTest, FewerThanHalfOfTheElementsMayBeLeftOut) {
+  const std::vector<Texts> last = {{"parameter.1"}};
+  EXPECT_EQ(wrapped(looped(2,
+                           2,
+                           [](MiniRank& rank, std::span<const Variable> parameters, int) {
+                             send_one(rank, parameters.back());
+                           })),
+            last);
 }
 
 TEST(OwnLoopsTest, AStepThatWasTakenBeforeHasReducedNothing) {

@@ -18,6 +18,7 @@
 #include "lockstep/functional/functions.h"
 #include "lockstep/functional/image_functions.h"
 #include "lockstep/functional/layer_functions.h"
+#include "lockstep/functional/operators.h"
 #include "lockstep/functional/pieces.h"
 #include "lockstep/nn/dropout.h"
 #include "lockstep/nn/pooling.h"
@@ -201,6 +202,20 @@ inline constexpr std::array kFullWidthOps = {
          return cross_entropy(in.leaf(0), in.integers[0], in.constants[0], Reduction::kMean);
        }},
     Op{"expand", [](const OpCase& in) { return expand(in.leaf(0), in.gradient.shape()); }},
+    Op{"matmul", [](const OpCase& in) { return matmul(in.leaf(0), in.leaf(1)); }},
+    Op{"plus_number", [](const OpCase& in) { return in.leaf(0) + in.parameters.at(0); }},
+    Op{"number_plus", [](const OpCase& in) { return in.parameters.at(0) + in.leaf(0); }},
+    Op{"minus_number", [](const OpCase& in) { return in.leaf(0) - in.parameters.at(0); }},
+    Op{"number_minus", [](const OpCase& in) { return in.parameters.at(0) - in.leaf(0); }},
+    Op{"times_number", [](const OpCase& in) { return in.leaf(0) * in.parameters.at(0); }},
+    Op{"number_times", [](const OpCase& in) { return in.parameters.at(0) * in.leaf(0); }},
+    Op{"over_number", [](const OpCase& in) { return in.leaf(0) / in.parameters.at(0); }},
+    Op{"number_over", [](const OpCase& in) { return in.parameters.at(0) / in.leaf(0); }},
+    Op{"formula",
+       [](const OpCase& in) {
+         const Variable difference = in.leaf(0) - in.leaf(1);
+         return -(difference * in.leaf(0) + difference / in.leaf(1));
+       }},
 };
 
 /// Those that the files of single operations leave out: autocast_torch2.txt has them.

@@ -214,5 +214,121 @@ TEST(CallOrderTest, AnEvaluationOfRankZeroThroughTheWrapperIsTheCauseOfWhatItsCa
   }
 }
 
+/// In each step a log at line 24 and a sum of `n_summed` elements at line 40. The skipper leaves out the log of step 2.
+struct Logged {
+  std::int32_t n_ranks = 2;
+  std::int32_t skipper = 1;
+  std::int64_t n_summed = 9;
+  int n_steps = 3;
+  const char* scope = "";
+
+  LawResult result() const {
+    Calls calls(n_ranks);
+    for (std::int32_t rank = 0; rank < n_ranks; ++rank) {
+      for (int step = 0; step < n_steps; ++step) {
+        CollectiveEvent log = calls.make(kReduced, 24);
+        log.signature.site.scope = scope;
+        if (rank != skipper || step != 2) calls.post(rank, log);
+        // The others wait for the log where nothing else fits it.
+        const bool waits = step == 2 && rank != skipper && n_summed != log.signature.count;
+        CollectiveEvent sum = calls.make(kReduced, 40);
+        sum.signature.count = n_summed;
+        if (!waits) calls.post(rank, sum);
+        calls.stream.add(rank, StepEvent{.lr = 0.5});
+        ++calls.stream.at(rank).opt;
+      }
+      calls.end(rank);
+    }
+    return check("collectives-match", calls.stream);
+  }
+};
+
+TEST(CallOrderTest, ACallThatARankLeavesOutIsNamed) {
+  for (const Logged& job : {Logged{.skipper = 1},
+                            Logged{.skipper = 0},
+                            Logged{.n_ranks = 3, .skipper = 2},
+                            Logged{.n_ranks = 3, .skipper = 0}}) {
+    const LawResult result = job.result();
+    ASSERT_EQ(result.findings.size(), 1U);
+    const Finding& finding = result.findings[0];
+    const std::string rank = "rank " + std::to_string(job.skipper);
+    EXPECT_THAT(finding.message,
+                HasSubstr(rank + " skips all_reduce at train.py:24, which it makes at other times: "
+                                 "mismatched collectives: "));
+    EXPECT_EQ(id_of(finding.cause), "call-skipped");
+    EXPECT_THAT(finding.ranks, ElementsAre(Rank{job.skipper}));
+    EXPECT_EQ(finding.field, "count");
+  }
+}
+
+TEST(CallOrderTest, ACallThatIsLeftOutShiftsThoseThatFit) {
+  for (const std::int32_t skipper : {0, 1}) {
+    const LawResult result = Logged{.skipper = skipper, .n_summed = 4, .n_steps = 5}.result();
+    ASSERT_EQ(result.findings.size(), 1U);
+    const Finding& finding = result.findings[0];
+    EXPECT_THAT(finding.message,
+                HasSubstr("skips all_reduce at train.py:24, which it makes at other times, which "
+                          "shifts all later calls"));
+    EXPECT_EQ(id_of(finding.cause), "call-skipped");
+    EXPECT_THAT(finding.ranks, ElementsAre(Rank{skipper}));
+  }
+}
+
+// As of a rank whose log of step 2 is missing, and whose backward meets the others' sum.
+TEST(CallOrderTest, ACallThatIsLeftOutIsNamedBeforeTheOneThatNoLongerFits) {
+  Calls calls(2);
+  for (const std::int32_t rank : {0, 1}) {
+    for (int step = 0; step < 3; ++step) {
+      CollectiveEvent gradient = calls.make(kReduced, 7);
+      gradient.signature.count = 100;
+      calls.post(rank, gradient);
+      if (rank == 0 || step < 2) calls.post(rank, calls.make(kReduced, 24));
+      calls.post(rank, calls.make(kReduced, 40));
+      if (rank == 1 && step == 2) calls.post(rank, gradient);
+    }
+    calls.end(rank);
+  }
+  const LawResult result = check("collectives-match", calls.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_THAT(result.findings[0].message,
+              HasSubstr("rank 1 skips all_reduce at train.py:24, which it makes at other times"));
+  EXPECT_THAT(result.findings[0].message, HasSubstr("; call 8 is the first mismatch"));
+  EXPECT_EQ(id_of(result.findings[0].cause), "call-skipped");
+}
+
+TEST(CallOrderTest, WhatAWrapperCallsIsNotSkipped) {
+  const LawResult result = Logged{.scope = "ddp.backward"}.result();
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_THAT(result.findings[0].message, Not(HasSubstr("skips")));
+}
+
+// Both make as many calls, by one line or the other.
+TEST(CallOrderTest, ABranchWithACallOfItsOwnSkipsNothing) {
+  Calls calls(2);
+  for (const std::int32_t rank : {0, 1}) {
+    for (const int line : {24, 40, rank == 0 ? 24 : 40})
+      calls.post(rank, calls.make(kReduced, line));
+    calls.end(rank);
+  }
+  EXPECT_TRUE(check("collectives-match", calls.stream).findings.empty());
+}
+
+// The other rank never makes the call: an `if rank == 0`.
+TEST(CallOrderTest, ACallThatARankNeverMakesIsNotSkipped) {
+  Calls calls(2);
+  for (const std::int32_t rank : {0, 1}) {
+    for (int step = 0; step < 2; ++step) {
+      if (rank == 0) calls.post(rank, calls.make(kReduced, 24));
+      CollectiveEvent sum = calls.make(kReduced, 40);
+      sum.signature.count = 9;
+      calls.post(rank, sum);
+    }
+    calls.end(rank);
+  }
+  const LawResult result = check("collectives-match", calls.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_THAT(result.findings[0].message, Not(HasSubstr("skips")));
+}
+
 }  // namespace
 }  // namespace lockstep

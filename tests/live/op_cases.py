@@ -375,6 +375,24 @@ def div_scalar(d):
     return d.case("div_scalar", [divisor], lambda x: x / divisor, [rows(d)])
 
 
+def with_number(name, function):
+    def draw(d):
+        number = d.rng.choice([3.0, 7.0, 0.1, -2.0, 1.0 / 3.0])
+        return d.case(name, [number], lambda x: function(x, number), [rows(d)])
+    return draw
+
+
+def matmul(d):
+    m, k, n = d.size(1, 9), d.size(1, 33), d.size(1, 17)
+    bound = None if d.exact else op_bounds.of_products(torch.mm, [k, n, m])
+    return d.case("matmul", [], torch.mm, [d.values(m, k), d.values(k, n)], bound)
+
+
+def formula(a, b):
+    difference = a - b
+    return -(difference * a + difference / b)
+
+
 FAMILIES = {
     "add": element_wise("add", torch.add, 2),
     "sub": element_wise("sub", torch.sub, 2),
@@ -437,6 +455,17 @@ FULL_WIDTH = {
     "add_broadcast_exact": of_two_shapes("add", torch.add, 1),
     "mul_broadcast": of_two_shapes("mul", torch.mul, 1),
     "weighted_cross_entropy": weighted_cross_entropy,
+    "matmul": matmul,
+    "matmul_exact": matmul,
+    "plus_number": with_number("plus_number", lambda x, number: x + number),
+    "number_plus": with_number("number_plus", lambda x, number: number + x),
+    "minus_number": with_number("minus_number", lambda x, number: x - number),
+    "number_minus": with_number("number_minus", lambda x, number: number - x),
+    "times_number": with_number("times_number", lambda x, number: x * number),
+    "number_times": with_number("number_times", lambda x, number: number * x),
+    "over_number": with_number("over_number", lambda x, number: x / number),
+    "number_over": with_number("number_over", lambda x, number: number / x),
+    "formula": element_wise("formula", formula, 2),
 }
 
 

@@ -143,7 +143,7 @@ class Averaging:
 
     def posted(self, call: Call) -> None:
         """A collective of the program's own. In the middle of a backward hooks send gradients that have been accumulated, or
-        the parts of a buffer that are complete. What hooks on a tensor send is no gradient yet."""
+        the parts of a buffer that are complete. What hooks on a tensor send is not yet a gradient."""
         is_sum = call.reduce in (ReduceOp.SUM, ReduceOp.AVG)
         adds = call.op is CollectiveOp.ALL_REDUCE and is_sum
         to_one = call.op is CollectiveOp.REDUCE and is_sum

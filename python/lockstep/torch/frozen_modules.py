@@ -3,10 +3,14 @@
 No patch: after the first step of a wrapper over all ranks, modules of no wrapper without a parameter to train get a forward
 pre-hook. What they hold is written at some of their uses in training: a law compares it where it stays as it is, and so not
 of several modules of one class. Ranks that load such a module from a file may each have their own.
+
+Nor does the wrapper broadcast tensors that a module of the wrapped model has as plain attributes, neither parameters nor
+buffers. What they hold is written after some of its steps.
 """
 from __future__ import annotations
 
 import gc
+import weakref
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -79,6 +83,39 @@ def _is_like_wrapped(recorder: Recorder, module: torch.nn.Module) -> bool:
     return bool(shapes) and any(shapes == {name: p.shape for name, p in wrapper.all.items()} for wrapper in recorder.wrapping.all)
 
 
+class _Attributes:
+    """The plain tensors of wrapped models, written after steps 1, 2, 4, ... that follow."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._held: list[tuple[weakref.ref[torch.nn.Module], str]] = []
+        self._n = 0
+
+    def find(self) -> None:
+        for wrapper in self._recorder.wrapping.all:
+            for part in _parts_of(wrapper.module()) if wrapper.group == 0 else ():  # Loaded ones, too: no state contains these.
+                self._held += [(weakref.ref(part), name) for name, value in vars(part).items() if _is_plain(value)]
+
+    def stepped(self) -> None:
+        if not self._held or self._n >= LAST_USE:
+            return
+        self._n += 1
+        if not self._n & (self._n - 1):
+            self._recorder.quietly(SEAM, self._write)
+
+    def _write(self) -> None:
+        for place, name in self._held:
+            module = place()
+            value = vars(module).get(name) if module is not None else None
+            if self._recorder.pen is not None and _is_plain(value):
+                self._recorder.pen.data(-1, DataPart.FROZEN, "", f"{type(module).__name__}.{name}", [value])
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) is torch.Tensor and value.is_floating_point() and not value.requires_grad and not value.is_meta and \
+        value.layout is torch.strided and FEWEST <= value.numel() <= MOST_ELEMENTS
+
+
 def _watch(recorder: Recorder) -> None:
     modules = [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]
     within = {id(part) for wrapper in recorder.wrapping.all for part in _parts_of(wrapper.module())}
@@ -103,12 +140,15 @@ def install(recorder: Recorder) -> None:
     from torch.optim import optimizer
 
     has_looked = False
+    attributes = _Attributes(recorder)
 
     def after(_optimizer: Any, _args: Any, _kwargs: Any) -> None:
         nonlocal has_looked  # A hook must not be removed while hooks run.
         if not has_looked and any(wrapper.place.opt > 0 and wrapper.group == 0 for wrapper in recorder.wrapping.all):
             has_looked = True
             recorder.quietly(SEAM, lambda: _watch(recorder))
+            recorder.quietly(SEAM, attributes.find)
+        attributes.stepped()
 
     # Of type checkers' PyTorch, which may be older.
     hook = getattr(optimizer, "register_optimizer_step_post_hook")(after)  # noqa: B009

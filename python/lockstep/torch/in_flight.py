@@ -71,6 +71,8 @@ class _Watch(TorchDispatchMode):  # type: ignore[misc]
             flight.saw(func, args, given, sys._getframe(1))
         except Exception as error:
             flight.recorder.trouble(SEAM, error)
+        if func is torch.ops.aten._local_scalar_dense.default and not torch.is_tensor(args[0]):
+            return args[0]  # A number that a graph has saved, such as a loss's divisor: PyTorch passes it to modes as it is.
         flight.inside = True
         try:
             return func(*args, **given)

@@ -2,6 +2,7 @@
 load a module, or another object, as soon as it is asked for anything, so classes are asked what an object is."""
 from __future__ import annotations
 
+import dis
 import functools
 import inspect
 import os
@@ -149,7 +150,13 @@ def _may_be_read(code: CodeType) -> bool:
     """Before Python 3.13 a function has one dict of its variables, which must not change where it has asked for that itself
     or a debugger has."""
     of_a_function = code.co_flags & inspect.CO_OPTIMIZED and code.co_flags & inspect.CO_NEWLOCALS
-    return bool(of_a_function) and sys.gettrace() is None and not _SHOWING & {*code.co_names}
+    return bool(of_a_function) and sys.gettrace() is None and not (_SHOWING & {*code.co_names} and _asks_itself(code))
+
+
+@functools.cache
+def _asks_itself(code: CodeType) -> bool:
+    """Whether a function uses `eval`, say, and not just a method of this name: `model.eval()`."""
+    return any(one.opname in ("LOAD_GLOBAL", "LOAD_NAME") and one.argval in _SHOWING for one in dis.get_instructions(code))
 
 
 def _own_attributes(value: Any) -> dict[str, Any]:

@@ -83,6 +83,14 @@ def test_a_result_in_a_tensor_that_no_variable_holds_is_advised_against(line: st
 
 
 @needs_positions
+@pytest.mark.parametrize(("names", "n_said"), [("model.eval()", 2), ("torch.vmap.__dict__; model.train().eval()", 2), ("eval('1')", 0)])
+def test_a_method_of_the_name_of_a_function_shows_no_variables(names: str, n_said: int, tmp_path: Path) -> None:
+    """Only a function that has asked for its variables itself is not looked into."""
+    body = f"def evaluate(model, y):\n    {names}\n    dist.all_reduce(y.clone())\nevaluate(torch.nn.Linear(2, 1), x)"
+    assert len(run(tmp_path, body)[0]) == n_said
+
+
+@needs_positions
 def test_only_ranks_that_receive_a_broadcast_lose_it(tmp_path: Path) -> None:
     said, (advice,) = run(tmp_path, "dist.broadcast(torch.tensor(n), 0)")
     assert len(said) == 1

@@ -136,6 +136,11 @@ def test_what_touches_memory_that_a_hook_has_sent_is_recorded(name: str, tmp_pat
     assert [(event["written"], event["operation"]) for event in found] == expected
 
 
+def test_a_backward_from_a_divided_loss_is_recorded_while_a_call_is_open(tmp_path: Path) -> None:
+    """`touches` fails where the recorder has missed something."""
+    assert touches("w = dist.all_reduce(x, async_op=True)\n(model(torch.ones(1, 2)).square().mean() / 2).backward()\nw.wait()", tmp_path) == []
+
+
 @pytest.mark.parametrize("name", UNTOUCHED)
 def test_what_does_not_touch_memory_in_flight_is_not_recorded(name: str, tmp_path: Path) -> None:
     assert touches(UNTOUCHED[name], tmp_path) == []

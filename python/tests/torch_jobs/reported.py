@@ -56,6 +56,7 @@ ROWS = {
     "zero_clipped_apart": Row(Expected("norm-true", "clip-own-part", 0, (0, 1), field="factor")),
     # Each rank may be meant to have its own.
     "targets_drawn_apart": Row(None, advice="A-drawn-apart"),
+    "features_drawn_apart": Row(None, advice="A-drawn-apart"),
     # Samples and noise may be shared on purpose.
     "order_of_its_own": Row(None, advice="A-rows-shared"),
     "place_in_the_node": Row(None, advice="A-rows-shared", ranks=4),
@@ -120,6 +121,8 @@ ROWS = {
     "results_overlap": Row(None, advice="A-results-overlap"),
     # Whether the repeats are in the sum, no event shows.
     "padded_evaluation": Row(None, ranks=3, advice="A-padding-counted"),
+    "log_left_out": Row(Expected("collectives-match", "call-skipped", ranks=(1,), field="site")),
+    "own_zero_last_not_sent": Row(Expected("replicas-equal", "", 1, tensor="2.bias", says="did not send it")),
     "param_replaced": Row(Expected("trained-set", "param-replaced", 1, tensor="weight (new)")),
     "parameters_listed_otherwise": Row(Expected("optimizer-equal", "lr-per-rank", 0, (1,))),
     "partial_window": Row(Expected("trained-set", "partial-window", 1)),

@@ -20,6 +20,11 @@ print(loss.item()))"},
     dist.all_reduce(value))",
      R"(for name in ("loss", "accuracy"):
     dist.all_reduce(metrics.setdefault(name, torch.zeros(1, device=device))))"},
+    {Cause::kCallSkipped,
+     R"(if loss.item() < 10.0:  # each rank's own loss
+    dist.all_reduce(stats))",
+     R"(stats *= loss.item() < 10.0  # zeros count for nothing
+dist.all_reduce(stats))"},
     {Cause::kCheckpointDecisionDiffers,
      R"(if loss.item() < best:  # each rank's own loss
     save(ddp)  # enters collectives)",

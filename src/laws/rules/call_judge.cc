@@ -33,6 +33,14 @@ std::string extra_text(const Variant& odd) {
          " once more than the others";
 }
 
+/// "rank 2 skips all_reduce at train.cc:12, which it makes at other times".
+std::string skipped_text(const Variant& odd, const Variant& norm) {
+  const bool one = odd.ranks.size() == 1;
+  return ranks_text(odd.ranks) + (one ? " skips " : " skip ") +
+         std::string(name_of(norm.signature.op)) + " at " + norm.signature.site.text() +
+         (one ? ", which it makes" : ", which they make") + " at other times";
+}
+
 /// "rank 0 called barrier at save.py:12 where ranks 1-3 called all_reduce(f32[4], sum)".
 std::string calls_text(const Variant& odd, const Variant& norm) {
   return ranks_text(odd.ranks) + " called " + signature_text(odd.signature) + " where " +
@@ -107,8 +115,13 @@ Finding CallJudge::mismatch(const GroupKey& key,
                             const GroupState& group,
                             const Disagreement& found) const {
   const Variant* const alone = calls::evaluating_alone(found.slot);
-  const Variant& odd = alone != nullptr ? *alone : calls::offender(group, found.slot);
-  const Variant& norm = norm_of(found, odd);
+  const Variant& offender = alone != nullptr ? *alone : calls::offender(group, found.slot);
+  const Variant& others = norm_of(found, offender);
+  // Of two ranks either may be the odd one.
+  const bool swapped = alone == nullptr && offender.ranks.size() == others.ranks.size() &&
+                       calls::is_skipped(group, others, offender);
+  const Variant& odd = swapped ? others : offender;
+  const Variant& norm = swapped ? offender : others;
   Finding finding = describe(key, found, odd, norm);
   const SignatureField field = first_difference(odd.signature, norm.signature);
   finding.field = name_of(field);
@@ -123,6 +136,11 @@ Finding CallJudge::mismatch(const GroupKey& key,
   if (alone != nullptr) {
     finding.message += "; rank 0 evaluates through the wrapper here, and the other ranks do not";
     finding.cause = Cause::kRank0OnlyCollective;
+    return finding;
+  }
+  if (calls::is_skipped(group, odd, norm) && !calls::went_further(found)) {
+    finding.message = skipped_text(odd, norm) + ": " + finding.message;
+    finding.cause = Cause::kCallSkipped;
     return finding;
   }
   if (calls::permutes(found, odd.ranks.front(), norm.ranks.front())) {
@@ -155,6 +173,11 @@ std::optional<Finding> CallJudge::extra_before_mismatch(const GroupKey& key,
                                                         const GroupState& group) const {
   if (!group.mismatch) return std::nullopt;
   for (const Disagreement& found : group.site_differences) {
+    if (std::optional<Finding> finding = skipped_at(key, group, found)) {
+      finding->message +=
+          "; call " + std::to_string(group.mismatch->seq) + " is the first mismatch";
+      return finding;
+    }
     const Variant& odd = calls::offender(group, found.slot);
     for (const Variant& norm : found.slot.variants) {
       if (&norm == &odd || !calls::is_extra(group, odd, norm)) continue;
@@ -170,10 +193,31 @@ std::optional<Finding> CallJudge::extra_before_mismatch(const GroupKey& key,
   return std::nullopt;
 }
 
+std::optional<Finding> CallJudge::skipped_at(const GroupKey& key,
+                                             const GroupState& group,
+                                             const Disagreement& found) {
+  for (const Variant& odd : found.slot.variants) {
+    for (const Variant& norm : found.slot.variants) {
+      const bool is_odd = odd.ranks.size() <= norm.ranks.size();
+      const bool is_shifted = group.mismatch || group.find(odd.ranks.front())->n_calls <
+                                                    group.find(norm.ranks.front())->n_calls;
+      if (!is_odd || !is_shifted || !calls::is_skipped(group, odd, norm)) continue;
+      Finding finding = describe(key, found, odd, norm);
+      finding.field = "site";
+      finding.message =
+          skipped_text(odd, norm) + ", which shifts all later calls: " + calls_text(odd, norm);
+      finding.cause = Cause::kCallSkipped;
+      return finding;
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<Finding> CallJudge::shifted_sites(const GroupKey& key,
                                                 const GroupState& group) const {
   if (known_.died.contains(key.first)) return std::nullopt;  // A death explains unequal counts.
   for (const Disagreement& found : group.site_differences) {
+    if (std::optional<Finding> finding = skipped_at(key, group, found)) return finding;
     for (const Variant& odd : found.slot.variants) {
       if (const Variant* norm = calls::shifted_against(group, found.slot, odd)) {
         Finding finding = describe(key, found, odd, *norm);

@@ -245,6 +245,27 @@ bool is_extra(const GroupState& group, const Variant& odd, const Variant& norm) 
   return n_more > 0 && n_of(odd, usual) > 0 && n_fewer <= n_more;
 }
 
+bool is_skipped(const GroupState& group, const Variant& odd, const Variant& norm) {
+  const CallSite& left_out = norm.signature.site;
+  const CallSite& instead = odd.signature.site;
+  if (!left_out.known() || !instead.known() || *left_out.scope != '\0') return false;
+  const Caller& own = *group.find(odd.ranks.front());
+  const Caller& usual = *group.find(norm.ranks.front());
+  const SiteCalls* const own_left_out = own.find(left_out);
+  const SiteCalls* const own_instead = own.find(instead);
+  const SiteCalls* const left_out_there = usual.find(left_out);
+  const SiteCalls* const instead_there = usual.find(instead);
+  const bool all_known = own_left_out != nullptr && own_instead != nullptr &&
+                         left_out_there != nullptr && instead_there != nullptr;
+  if (!all_known || own_instead->n < 2) return false;
+  // The lines of a rank are in the order in which it first came to them.
+  if (own_left_out >= own_instead || left_out_there >= instead_there) return false;
+  const std::int64_t n_alike = left_out_there->n - instead_there->n;
+  const std::int64_t n_more = own_instead->n - instead_there->n;
+  return left_out_there->n > own_left_out->n && (n_alike == 0 || n_alike == 1) &&
+         (n_more == 0 || n_more == 1);
+}
+
 bool went_further(const Disagreement& found) {
   if (!found.before.site.known()) return false;
   bool again = false;

@@ -125,6 +125,11 @@ const Variant* evaluating_alone(const Slot& slot);
 const Variant& offender(const GroupState& group, const Slot& slot);
 /// Whether the ranks of `variant` make this call too, sooner or later.
 bool makes(const GroupState& group, const Variant& variant, const Signature& call);
+/// Whether the ranks of `odd` left out the call of `norm`, which they make at other times, and went on to a later one:
+///
+///     norm   A B   A B   A          both make A before B, as often as B
+///     odd    A B   A B     B        here A is missing
+bool is_skipped(const GroupState& group, const Variant& odd, const Variant& norm);
 /// Whether all ranks had just made one call, and some of them make it again, without a step of an
 /// optimizer in between, while others went on: a loop that goes over different things.
 bool went_further(const Disagreement& found);

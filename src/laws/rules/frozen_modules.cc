@@ -47,9 +47,9 @@ std::optional<Advice> FrozenModules::advice(std::int32_t n_ranks, const NameTabl
         " (and " + std::to_string(n_more) + (n_more == 1 ? " other module)" : " other modules)");
   }
   message +=
-      " differs between all ranks and never changes: no wrapper contains it, nothing trains it, "
-      "and the ranks initialised their models with different seeds. Broadcast it from rank 0 or "
-      "seed it identically, unless it should differ.";
+      " differs between all ranks and never changes: no wrapper broadcasts it, nothing trains it, "
+      "and the ranks initialised their models with different seeds. Broadcast it from rank 0 (make "
+      "it a buffer of the wrapped model), or seed it identically, unless it should differ.";
   return Advice{"A-drawn-apart", std::move(message)};
 }
 

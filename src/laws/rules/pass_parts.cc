@@ -51,6 +51,17 @@ bool JointLosses::explain(const PassTally& tally) const {
   });
 }
 
+void PassParts::on_event(const Event& event, const Worlds& worlds) {
+  if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
+    groups_.on_wrap(event, *wrap, worlds);
+    if (wrap->n_ranks >= worlds.of(event.at.attempt)) averaging_.insert(event.at.attempt);
+  } else if (const auto* group = std::get_if<GroupEvent>(&event.body)) {
+    losses_.on_group(event, *group);
+  } else if (const auto* exchange = std::get_if<ExchangeEvent>(&event.body)) {
+    losses_.on_exchange(event, *exchange);
+  }
+}
+
 PassParts::Dividing PassParts::dividing_groups(const Pass& pass) const {
   Dividing dividing;
   for (const Consumed& consumed : pass.consumed) {

@@ -162,15 +162,24 @@ Cause DifferenceExplainer::cause_of_step(const StepEvidence& evidence,
   if (!evidence.used.known() || !evidence.rates.known()) return Cause::kNone;
   if (evidence.optimizer.differs())
     return wrapper.attempt > 0 ? Cause::kOptStateRootOnly : Cause::kNone;
-  return cause_of_update(open);
+  return cause_of_update(evidence, open);
 }
 
 // Everything that goes into the update was equal, what came out of it is not: a flipped bit is in one
 // tensor of one rank, other arithmetic has other results everywhere. What lies between was written
 // by the program, as by a layer that sets its parameters from its first batch, or comes of options of some tensors.
 // Where all differ, options may be it as well, and optimizer-equal names them.
-Cause DifferenceExplainer::cause_of_update(const ReplicaDifference& open) const {
+Cause DifferenceExplainer::cause_of_update(const StepEvidence& evidence,
+                                           ReplicaDifference& open) const {
   const bool is_one = open.n_parted == 1 && open.finding.ranks.size() == 1;
+  const WrapEvent* const wrap = known_.wrappers.find(open.place.wrapper);
+  // The optimizer that has the moments may be inside of the one that was seen, and have a part of the parameters.
+  if (is_one && wrap != nullptr && !wrap->synchronizes && !evidence.optimizer.known()) {
+    open.finding.message +=
+        "; if each rank steps with a part of the parameters, the one that steps with this did not "
+        "send it";
+    return Cause::kNone;
+  }
   if (!is_one && !open.is_of_few) return Cause::kReplicaDrift;
   if (known_.steps.options_differ(open.place.wrapper)) return Cause::kOptimizerOptionsDiffer;
   return is_one ? Cause::kSdcAfterReduce : Cause::kParameterNudged;

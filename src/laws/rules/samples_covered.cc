@@ -38,13 +38,8 @@ class SamplesCovered final : public Law {
   void on_event(const Event& event, const NameTable& names) override {
     worlds_.on_event(event);
     data_.on_event(event);
-    if (const auto* wrap = std::get_if<WrapEvent>(&event.body)) {
-      groups_.on_wrap(event, *wrap, worlds_);
-    } else if (const auto* group = std::get_if<GroupEvent>(&event.body)) {
-      losses_.on_group(event, *group);
-    } else if (const auto* exchange = std::get_if<ExchangeEvent>(&event.body)) {
-      losses_.on_exchange(event, *exchange);
-    } else if (const auto* epoch = std::get_if<EpochEvent>(&event.body)) {
+    groups_.on_event(event, worlds_);
+    if (const auto* epoch = std::get_if<EpochEvent>(&event.body)) {
       on_epoch(event, *epoch, names);
     } else if (const auto* samples = std::get_if<SampleEvent>(&event.body)) {
       on_samples(event, *samples, names);
@@ -193,8 +188,7 @@ class SamplesCovered final : public Law {
   void judge_part(const PassKey& key, const Pass& pass, const NameTable& names, bool finished) {
     const bool train = is_train_split(names.text(key.split));
     PassTally tally = tally_of(pass, train);
-    const bool joint = !groups_.averages_all(tally.attempt) || losses_.explain(tally);
-    if (joint) tally.keep_one_reader_per_share();
+    if (groups_.may_share(tally)) tally.keep_one_reader_per_share();
     if (tally.declared.empty() || tally.counts.empty()) return;
     const EpochEvent& declared = tally.declared.begin()->second;
     const auto sampler = parse_enum<KnownSampler>(names.text(declared.sampler));
@@ -286,7 +280,6 @@ class SamplesCovered final : public Law {
 
   Worlds worlds_;
   PassParts groups_;
-  JointLosses losses_;
   DataRead data_;
   std::map<RankSplit, Reading> readings_;
   std::map<PassKey, Pass> passes_;

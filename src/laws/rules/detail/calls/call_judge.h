@@ -42,6 +42,11 @@ class CallJudge {
   Finding mismatch(const calls::GroupKey& key,
                    const calls::GroupState& group,
                    const calls::Disagreement& found) const;
+  /// A call that a rank left out shifts all that follow, as one too many does: a later one does not fit, or the rank has made
+  /// fewer in the end.
+  static std::optional<Finding> skipped_at(const calls::GroupKey& key,
+                                           const calls::GroupState& group,
+                                           const calls::Disagreement& found);
   /// Two sites of one collective are a usual idiom. They mean an extra call only if one side made more
   /// calls than the other, its site more often, and the other side's site comes on it too, later.
   std::optional<Finding> shifted_sites(const calls::GroupKey& key,

@@ -73,7 +73,7 @@ class DifferenceExplainer {
                       bool post_differs,
                       bool used_differs) const;
   /// Of a tensor that differs although all that goes into its update was equal.
-  Cause cause_of_update(const ReplicaDifference& open) const;
+  Cause cause_of_update(const StepEvidence& evidence, ReplicaDifference& open) const;
   Cause cause_of_gradients(const StepEvidence& evidence,
                            ReplicaDifference& open,
                            bool post_differs) const;

@@ -61,13 +61,13 @@ class JointLosses {
 /// Which ranks of a pass are such a group.
 class PassParts {
  public:
-  void on_wrap(const Event& event, const WrapEvent& wrap, const Worlds& worlds) {
-    groups_.on_wrap(event, wrap, worlds);
-    if (wrap.n_ranks >= worlds.of(event.at.attempt)) averaging_.insert(event.at.attempt);
-  }
+  /// Takes wraps, groups and exchanges, and leaves others alone.
+  void on_event(const Event& event, const Worlds& worlds);
 
-  /// Whether all ranks of an attempt average gradients with one another.
-  bool averages_all(std::int32_t attempt) const { return averaging_.contains(attempt); }
+  /// Whether several ranks may read one share, since they compute one replica together.
+  bool may_share(const PassTally& tally) const {
+    return !averaging_.contains(tally.attempt) || losses_.explain(tally);
+  }
 
   /// Whether some wrapper is over a part of the world.
   bool any() const { return groups_.any(); }
@@ -82,7 +82,9 @@ class PassParts {
   Dividing dividing_groups(const Pass& pass) const;
 
   DividingGroups groups_;
-  std::set<std::int32_t> averaging_;
+  JointLosses losses_;
+  std::set<std::int32_t>
+      averaging_;  // Attempts in which all ranks average gradients with one another.
 };
 
 }  // namespace lockstep::laws
