@@ -53,6 +53,22 @@ bool is_aside(const Variant& variant) {
          variant.signature.op != CollectiveOp::kAllReduce && variant.signature.site.known();
 }
 
+struct Sides {
+  const Variant* alone;  ///< The odd one, if it is rank 0 that evaluates.
+  const Variant& odd;
+  const Variant& norm;
+};
+
+Sides sides_of(const GroupState& group, const Disagreement& found) {
+  const Variant* const alone = calls::evaluating_alone(found.slot);
+  const Variant& odd = alone != nullptr ? *alone : calls::offender(group, found.slot);
+  const Variant& norm = norm_of(found, odd);
+  // Of two ranks either may be the odd one.
+  const bool swapped = alone == nullptr && odd.ranks.size() == norm.ranks.size() &&
+                       calls::is_skipped(group, norm, odd);
+  return swapped ? Sides{nullptr, norm, odd} : Sides{alone, odd, norm};
+}
+
 Finding describe(const GroupKey& key,
                  const Disagreement& found,
                  const Variant& odd,
@@ -114,14 +130,7 @@ std::optional<Finding> CallJudge::beside_join(const GroupKey& key, const GroupSt
 Finding CallJudge::mismatch(const GroupKey& key,
                             const GroupState& group,
                             const Disagreement& found) const {
-  const Variant* const alone = calls::evaluating_alone(found.slot);
-  const Variant& offender = alone != nullptr ? *alone : calls::offender(group, found.slot);
-  const Variant& others = norm_of(found, offender);
-  // Of two ranks either may be the odd one.
-  const bool swapped = alone == nullptr && offender.ranks.size() == others.ranks.size() &&
-                       calls::is_skipped(group, others, offender);
-  const Variant& odd = swapped ? others : offender;
-  const Variant& norm = swapped ? offender : others;
+  const auto [alone, odd, norm] = sides_of(group, found);
   Finding finding = describe(key, found, odd, norm);
   const SignatureField field = first_difference(odd.signature, norm.signature);
   finding.field = name_of(field);
