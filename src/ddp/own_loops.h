@@ -27,9 +27,10 @@ namespace lockstep {
 /// and laws hold the gradients that a step uses to the mean of what the ranks' backward passes added.
 /// Where ranks share the steps out, each with an optimizer of some parameters, the replicas are of all
 /// those of the model that were sent and that no optimizer of this rank has.
-/// The gradients may also be sent in buckets, as one piece or several. If the smaller part of them is not sent,
-/// by parameters or by elements, these stay parameters of no wrapper. Before a step for which fewer elements were sent the loop ends: from there
-/// on ranks may train alone. Where a model is wrapped nothing begins.
+/// The gradients may also be sent in buckets, as one piece or several. If the smaller part of them is not
+/// sent, by parameters or by elements, these stay parameters of no wrapper. Before a step for which fewer
+/// elements were sent the loop ends: from there on ranks may train alone. Where a model is wrapped nothing
+/// begins.
 class OwnLoops final : public OwnReductions {
  public:
   /// Requires: the runtime has a recorder, which outlives it.

@@ -92,6 +92,8 @@ class ShardFactors:
         if any(id(p) in owned or not _is_plain(p.grad) for p in used):
             return
         factor = _factor(shards, used, clipped)
+        if factor is None:  # A backward reduces layer by layer, from the last one on.
+            factor = _factor(shards[::-1], used, clipped)
         if factor is None or self.recorder.pen is None:
             return
         self._n_steps += 1

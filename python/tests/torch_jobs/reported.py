@@ -53,6 +53,7 @@ ROWS = {
     "join_own_sum": Row(Expected("collectives-match", "join-extra-call", ranks=(0,), field="site")),
     "fsdp_parts_drawn_alike": Row(Expected("rng-scopes", "shards-alike", 0, (0, 1), tensor="initial shards")),
     "fsdp_clipped_apart": Row(Expected("norm-true", "clip-own-part", 0, (0, 1), field="factor")),
+    "own_fsdp_clipped_apart": Row(Expected("norm-true", "clip-own-part", 0, (0, 1), field="factor")),
     "zero_clipped_apart": Row(Expected("norm-true", "clip-own-part", 0, (0, 1), field="factor")),
     # Each rank may be meant to have its own.
     "targets_drawn_apart": Row(None, advice="A-drawn-apart"),

@@ -91,6 +91,15 @@ def test_several_shards_are_those_of_several_parameters(job: Job) -> None:
     assert job.step(counted(8) * 2, counted(8, 9) * 3) == []
 
 
+def test_shards_may_come_in_the_order_of_a_backward(job: Job) -> None:
+    """From the last parameter to the first, and in no other order."""
+    shards = [torch.randn(n, generator=torch.Generator().manual_seed(n)) for n in (16, 24, 32)]
+    for order, factors in (((2, 1, 0), [0.5]), ((1, 2, 0), [])):
+        for i in order:
+            job.scatter(shards[i])
+        assert job.step(*(0.5 * shard for shard in shards)) == factors
+
+
 def test_a_shard_that_is_clipped_in_its_place_has_the_factor_of_the_call(job: Job) -> None:
     for in_place in (True, False):
         gradient = counted(16)
