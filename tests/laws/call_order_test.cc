@@ -330,5 +330,39 @@ TEST(CallOrderTest, ACallThatARankNeverMakesIsNotSkipped) {
   EXPECT_THAT(result.findings[0].message, Not(HasSubstr("skips")));
 }
 
+// A longer epoch: the other rank has come to the later line for the first time.
+TEST(CallOrderTest, ALineThatIsNewToARankSkipsNothing) {
+  Calls calls(2);
+  for (const std::int32_t rank : {0, 1}) {
+    for (int step = 0; step < (rank == 0 ? 2 : 1); ++step) {
+      calls.post(rank, calls.make(kReduced, 24));
+      calls.stream.add(rank, StepEvent{.lr = 0.5});
+    }
+    CollectiveEvent sum = calls.make(kReduced, 40);
+    sum.signature.count = 9;
+    calls.post(rank, sum);
+    calls.end(rank);
+  }
+  const LawResult result = check("collectives-match", calls.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_THAT(result.findings[0].message, Not(HasSubstr("skips")));
+}
+
+TEST(CallOrderTest, ACallThatComesLaterIsNotSkipped) {
+  Calls calls(2);
+  for (const std::int32_t rank : {0, 1}) {
+    for (const int line : {24, 40, rank == 0 ? 24 : 40, rank == 0 ? 40 : 24}) {
+      CollectiveEvent event = calls.make(kReduced, line);
+      event.signature.count = line;
+      calls.post(rank, event);
+      calls.stream.add(rank, StepEvent{.lr = 0.5});
+    }
+    calls.end(rank);
+  }
+  const LawResult result = check("collectives-match", calls.stream);
+  ASSERT_EQ(result.findings.size(), 1U);
+  EXPECT_THAT(result.findings[0].message, Not(HasSubstr("skips")));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -259,7 +259,7 @@ bool is_skipped(const GroupState& group, const Variant& odd, const Variant& norm
                          left_out_there != nullptr && instead_there != nullptr;
   if (!all_known || own_instead->n < 2) return false;
   // The lines of a rank are in the order in which it first came to them.
-  if (own_left_out >= own_instead || left_out_there >= instead_there) return false;
+  if (left_out_there >= instead_there) return false;
   const std::int64_t n_alike = left_out_there->n - instead_there->n;
   const std::int64_t n_more = own_instead->n - instead_there->n;
   return left_out_there->n > own_left_out->n && (n_alike == 0 || n_alike == 1) &&
