@@ -143,8 +143,7 @@ class RngScopes final : public Law {
   const Draw* repeated_by(const Draw& draw, std::span<const Draw> draws) const {
     for (const Draw& before : draws) {
       if (before.drawer == draw.drawer) return nullptr;
-      const std::int32_t rank = before.drawer.rank;
-      if (rank == draw.drawer.rank || !averaging_.apart(rank, draw.drawer.rank)) return &before;
+      if (!averaging_.apart(before.drawer.rank, draw.drawer.rank)) return &before;
     }
     return nullptr;
   }
